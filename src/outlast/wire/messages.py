@@ -125,6 +125,14 @@ class Resume:
 
 
 @dataclass(frozen=True)
+class Park:
+    """Answer to Hello on a standby: stay initialised and wait; Resume or StandDown follows."""
+
+    type: ClassVar[str] = "park"
+    reason: str
+
+
+@dataclass(frozen=True)
 class Flush:
     """Save one checkpoint at one agreed step. ``hold``: then wait at the boundary for StandDown."""
 
@@ -159,7 +167,7 @@ class StandDown:
 
 
 FromHook = Union[Hello, Progress, Ask, At, Saved, Failed, Done]
-ToHook = Union[Resume, Flush, Agree, StandDown]
+ToHook = Union[Resume, Park, Flush, Agree, StandDown]
 Message = Union[FromHook, ToHook]
 
 _FROM_HOOK: dict[str, Any] = {c.type: c for c in get_args(FromHook)}
