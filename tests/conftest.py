@@ -1,0 +1,67 @@
+"""What every test gets: a loop that must not block, tasks that must not leak, a clock that is moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+
+
+@pytest.fixture(autouse=True)
+def _loop_stays_free(request: pytest.FixtureRequest) -> Iterator[BlockBuster | None]:
+    """Our code raises BlockingError where it blocks a running event loop, unless the test is marked `blocking`."""
+    if request.node.get_closest_marker("blocking"):
+        yield None
+        return
+    with blockbuster_ctx("outlast") as guard:
+        yield guard
+
+
+@pytest.fixture(autouse=True)
+def _tasks_are_owned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A test fails whose event loop closes while a task that nobody awaited or cancelled still runs."""
+    left: list[str] = []
+    cancel_all = asyncio.runners._cancel_all_tasks  # type: ignore[attr-defined]
+
+    def note(loop: asyncio.AbstractEventLoop) -> None:
+        left.extend(repr(task) for task in asyncio.all_tasks(loop))
+        cancel_all(loop)
+
+    monkeypatch.setattr(asyncio.runners, "_cancel_all_tasks", note)
+    yield
+    if left:
+        pytest.fail("tasks left running when the loop closed:\n  " + "\n  ".join(left))
+
+
+@dataclass
+class ManualClock:
+    """A Clock that stands still until told. ``step_wall`` jumps the wall clock alone, as a time server does."""
+
+    mono: float = 1_000.0
+    epoch: float = 1_800_000_000.0
+
+    def monotonic(self) -> float:
+        """Seconds, as set."""
+        return self.mono
+
+    def wall(self) -> float:
+        """UTC epoch seconds, as set."""
+        return self.epoch
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass on both clocks."""
+        self.mono += seconds
+        self.epoch += seconds
+
+    def step_wall(self, seconds: float) -> None:
+        """Set the wall clock forward or back; no time passes."""
+        self.epoch += seconds
+
+
+@pytest.fixture
+def manual_clock() -> ManualClock:
+    """A clock moved by hand."""
+    return ManualClock()
