@@ -1,4 +1,4 @@
-"""What every test gets: a loop that must not block, tasks that must not leak, a clock that is moved by hand."""
+"""What every test gets: a loop that must not block, owned tasks, a clock that is moved by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blockbuster import BlockBuster, blockbuster_ctx
 
 @pytest.fixture(autouse=True)
 def _loop_stays_free(request: pytest.FixtureRequest) -> Iterator[BlockBuster | None]:
-    """Our code raises BlockingError where it blocks a running event loop, unless the test is marked `blocking`."""
+    """Our code may not block a running event loop, unless the test is marked `blocking`."""
     if request.node.get_closest_marker("blocking"):
         yield None
         return
@@ -38,7 +38,7 @@ def _tasks_are_owned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @dataclass
 class ManualClock:
-    """A Clock that stands still until told. ``step_wall`` jumps the wall clock alone, as a time server does."""
+    """A Clock that stands still until told; ``step_wall`` jumps the wall clock alone."""
 
     mono: float = 1_000.0
     epoch: float = 1_800_000_000.0
