@@ -1,0 +1,1 @@
+"""Making a checkpoint committed, and keeping it: commit, recovery of half-done commits, retention."""

@@ -1,0 +1,135 @@
+"""The few ways in which a store changes, each durable before the next one starts.
+
+Every function can be interrupted by kill -9 after any action and repeated afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from outlast.wire.manifest import PART_SUFFIX, FileEntry, digest
+from outlast.wire.store import walk
+
+LATEST = "latest"
+DELETED_SUFFIX = ".deleted"
+STAGING = ".staging"
+
+A = TypeVar("A")
+B = TypeVar("B")
+Step = Callable[[str], None]
+
+
+def no_step(_name: str) -> None:
+    """The hook between two actions that does nothing: tests put a crash there."""
+
+
+def fsync(path: Path) -> None:
+    """Make a file's bytes, or a folder's names, survive a power cut. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def fsync_folders(path: Path) -> None:
+    """Make the names in ``path`` and in every folder below it survive a power cut."""
+    for folder, _, _ in os.walk(path, topdown=False):
+        fsync(Path(folder))
+
+
+def write_atomically(path: Path, data: bytes, step: Step = no_step) -> None:
+    """Replace ``path`` by ``data``: a reader sees the old bytes or the new ones, also after a crash."""
+    part = path.with_name(path.name + PART_SUFFIX)
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(fd)
+    step(f"{path.name} written")
+    part.replace(path)
+    fsync(path.parent)
+
+
+def entries(folder: Path, sizes: dict[str, int]) -> tuple[FileEntry, ...]:
+    """Fsync and digest the named files of ``folder``, several at a time. Raises OSError."""
+
+    def entry(name: str) -> FileEntry:
+        fsync(folder / name)
+        return FileEntry(name, sizes[name], digest(folder / name))
+
+    return tuple(side_by_side(entry, sorted(sizes)))
+
+
+def side_by_side(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
+    """Apply ``work`` to all items on a few threads (digests and file calls release the interpreter)."""
+    with ThreadPoolExecutor(max(2, min(8, os.cpu_count() or 2)), "outlast-digest") as pool:
+        return list(pool.map(work, items))
+
+
+def put_in_place(source: Path, final: Path, step: Step = no_step) -> None:
+    """Give a complete folder its final name. What has that name already is set aside, never deleted."""
+    if os.path.lexists(final):
+        set_aside(final)
+        step("set aside")
+    source.rename(final)
+    step("renamed")
+    fsync(final.parent)
+    if source.parent != final.parent:
+        fsync(source.parent)
+    step("folder synced")
+    point_latest(final.parent, final.name)
+    step("latest written")
+
+
+def set_aside(path: Path) -> Path:
+    """Rename ``path`` to the first free ``<name>.damaged-N`` and return that."""
+    number = 1
+    while os.path.lexists(target := path.with_name(f"{path.name}.damaged-{number}")):
+        number += 1
+    path.rename(target)
+    fsync(path.parent)
+    return target
+
+
+def point_latest(folder: Path, tag: str) -> bool:
+    """Write DeepSpeed's ``latest`` in an epoch folder, so that it loads without us. True if it changed."""
+    path = folder / LATEST
+    try:
+        if not path.is_symlink() and path.read_bytes() == tag.encode():
+            return False
+    except OSError:
+        pass
+    write_atomically(path, tag.encode())
+    return True
+
+
+def discard(path: Path) -> None:
+    """Delete a folder or file that nobody counts on. A folder loses its name first, so none is seen half."""
+    if path.is_dir() and not path.is_symlink():
+        target = path
+        if not path.name.endswith(DELETED_SUFFIX):
+            target = _free(path)
+            path.rename(target)
+        shutil.rmtree(target)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def drop_strangers(folder: Path, names: set[str]) -> None:
+    """Delete every file and link below ``folder`` that is not in ``names``: leftovers of broken transfers."""
+    for name, _ in list(walk(folder)):
+        if name not in names:
+            (folder / name).unlink()
+
+
+def _free(path: Path) -> Path:
+    number = 1
+    while os.path.lexists(target := path.with_name(f"{path.name}.{number}{DELETED_SUFFIX}")):
+        number += 1
+    return target

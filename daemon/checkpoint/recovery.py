@@ -1,0 +1,105 @@
+"""After a crash: finish the commits that were all but done, and clear away what never was a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from outlast.daemon.checkpoint.locks import try_lock
+from outlast.daemon.checkpoint.place import (
+    DELETED_SUFFIX,
+    LATEST,
+    STAGING,
+    Step,
+    discard,
+    no_step,
+    point_latest,
+    put_in_place,
+)
+from outlast.wire.manifest import PART_SUFFIX, PARTIAL_SUFFIX, Manifest, ManifestError, read
+from outlast.wire.store import check_files, committed_at, epochs, folders, scan_epoch, verify
+
+
+def recover(store: Path, *, step: Step = no_step) -> list[str]:
+    """Finish every commit that a crash cut off after its manifest was written; one sentence for each.
+
+    A ``.partial`` folder whose manifest does not verify is left for ``sweep`` and spoken of.
+    """
+    said = []
+    for epoch, folder in epochs(store):
+        for partial in folders(folder):
+            if partial.name.endswith(PARTIAL_SUFFIX):
+                said += _finish(partial, epoch, step)
+        said += _mend_latest(folder, epoch)
+    return said
+
+
+def sweep(store: Path, keep_partial: set[str]) -> list[str]:
+    """Delete what unfinished saves and transfers left, except for the tags in ``keep_partial``.
+
+    Committed and damaged folders stay, and so does a transfer that is under way. One sentence for each.
+    """
+    said = []
+    for epoch, folder in epochs(store):
+        for path in folders(folder):
+            tag = path.name.removesuffix(PARTIAL_SUFFIX)
+            unfinished = tag != path.name and tag not in keep_partial and not _complete(path, epoch)
+            if unfinished or path.name.endswith(DELETED_SUFFIX):
+                discard(path)
+                said.append(f"Deleted {folder.name}/{path.name}: it was never finished.")
+        (folder / (LATEST + PART_SUFFIX)).unlink(missing_ok=True)
+        said += _sweep_staging(folder / STAGING, keep_partial)
+    return said
+
+
+def _finish(partial: Path, epoch: int, step: Step) -> list[str]:
+    where = f"{partial.parent.name}/{partial.name}"
+    manifest = _fitting_manifest(partial, epoch)
+    if manifest is None:
+        return []
+    problems = check_files(partial, manifest)
+    if problems:
+        return [f"{where} stays uncommitted: {problems[0].path}: {problems[0].what}."]
+    final = partial.with_name(manifest.tag)
+    found = committed_at(final, epoch)
+    if found and not verify(final):
+        return [f"{where} is superseded: {manifest.tag} is already committed."]
+    put_in_place(partial, final, step)
+    return [f"Finished the commit of {partial.parent.name}/{manifest.tag} that a crash had cut off."]
+
+
+def _fitting_manifest(partial: Path, epoch: int) -> Manifest | None:
+    try:
+        manifest = read(partial)
+    except ManifestError:
+        return None
+    fits = manifest.tag + PARTIAL_SUFFIX == partial.name and manifest.epoch == epoch
+    return manifest if fits else None
+
+
+def _complete(partial: Path, epoch: int) -> bool:
+    manifest = _fitting_manifest(partial, epoch)
+    if manifest is None or committed_at(partial.with_name(manifest.tag), epoch):
+        return False
+    return not check_files(partial, manifest, digests=False)
+
+
+def _mend_latest(folder: Path, epoch: int) -> list[str]:
+    """A crash between the rename and ``latest`` leaves DeepSpeed's pointer behind."""
+    whole = [item for item in scan_epoch(folder, epoch) if not verify(item.path, digests=False)]
+    if not whole:
+        return []
+    tag = max(whole, key=lambda item: item.step).tag
+    return [f"Pointed {folder.name}/{LATEST} at {tag}."] if point_latest(folder, tag) else []
+
+
+def _sweep_staging(staging: Path, keep: set[str]) -> list[str]:
+    said = []
+    for path in folders(staging):
+        if path.name in keep:
+            continue
+        with try_lock(staging / f"{path.name}.lock") as held:
+            if held:
+                discard(path)
+                (staging / f"{path.name}.offer").unlink(missing_ok=True)
+                said.append(f"Deleted {staging.parent.name}/{STAGING}/{path.name}: it never arrived whole.")
+    return said
