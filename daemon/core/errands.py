@@ -1,0 +1,205 @@
+"""The primary's long actions: commit, ship, hand over, fence. At most one of a kind; each safe to repeat.
+
+Their outcome is a fact for the next plan. Weather (the peer, the disk) becomes a sentence and a time to try
+again; anything else is reported as a bug, and the daemon lives on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+from outlast.daemon.ship.link import Peer, PeerRefused, PeerUnreachable
+
+from outlast.daemon.checkpoint.commit import CommitError, CommitOrder, commit
+from outlast.daemon.checkpoint.retention import prune
+from outlast.daemon.core import state as job_state
+from outlast.daemon.core.facts import Commit, PeerFact, Place, Role
+from outlast.daemon.core.job import Job
+from outlast.daemon.core.record import Record
+from outlast.providers.base import Clock
+from outlast.wire.manifest import Manifest, read
+from outlast.wire.messages import StandDown
+from outlast.wire.store import Committed, epoch_folder
+
+log = structlog.get_logger("outlast.job")
+
+RETRY_S = (1.0, 2.0, 5.0, 15.0, 30.0)
+
+
+class Errands:
+    """Runs long actions. ``stores``: where committed checkpoints lie, this node's own first."""
+
+    def __init__(
+        self,
+        job: Job,
+        peer: Peer | None,
+        stores: Sequence[Path],
+        state_file: Path,
+        clock: Clock,
+        record: Record,
+    ) -> None:
+        self._job = job
+        self._peer = peer
+        self._stores = tuple(stores)
+        self._state_file = state_file
+        self._clock = clock
+        self._record = record
+        self._running: dict[str, tuple[asyncio.Task[None], Place | None]] = {}
+        self._failures = 0
+        self._retry_at = 0.0
+        self._because = ""
+        self._at_peer: Place | None = None
+        self.sent = (0, 0)
+
+    @property
+    def in_flight(self) -> dict[str, Place | None]:
+        """What runs now, by name."""
+        return {name: place for name, (_, place) in self._running.items()}
+
+    def peer_fact(self) -> PeerFact | None:
+        """The peer as the plan sees it, or None where none is configured."""
+        if self._peer is None:
+            return None
+        seen = self._peer.state
+        newest = Place(*seen.newest) if seen.newest else None
+        if self._at_peer and (newest is None or newest.order < self._at_peer.order):
+            newest = self._at_peer
+        because = self._because or seen.because
+        return PeerFact(seen.reachable, because, newest, seen.fence, self._retry_at)
+
+    def start(
+        self, group: asyncio.TaskGroup, name: str, work: Coroutine[Any, Any, None], place: Place | None = None
+    ) -> None:
+        """Begin an errand unless one of its kind runs already."""
+        if name in self._running:
+            work.close()
+            return
+        task = group.create_task(self._guard(name, work), name=f"{self._job.name}:{name}")
+        self._running[name] = (task, place)
+
+    def stop(self, name: str) -> None:
+        """Cut an errand; what it had sent is kept by the peer."""
+        if name in self._running:
+            self._running[name][0].cancel()
+
+    async def _guard(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """The one choke point: weather becomes a fact, a bug is reported and the daemon lives on."""
+        try:
+            await work
+        except (PeerUnreachable, PeerRefused) as exc:
+            await self._peer_failed(name, exc)
+        except Exception:
+            self._back_off("an unexpected error, see the log")
+            log.exception("unexpected_error", job=self._job.name, action=name, hint="please report this")
+        finally:
+            self._running.pop(name, None)
+            self._job.changed.set()
+
+    async def _peer_failed(self, name: str, exc: PeerUnreachable | PeerRefused) -> None:
+        self._back_off(str(exc))
+        log.warning("peer_failed", job=self._job.name, action=name, because=str(exc))
+        self._record.event("ship_failed", self._job.name, action=name, because=str(exc))
+        if isinstance(exc, PeerRefused) and exc.code == "fenced" and self._peer is not None:
+            try:
+                await self._peer.ask_state()
+            except (PeerUnreachable, PeerRefused):
+                return  # the next attempt tells
+
+    def _back_off(self, because: str) -> None:
+        wait = RETRY_S[min(self._failures, len(RETRY_S) - 1)]
+        self._failures += 1
+        self._because = because
+        self._retry_at = self._clock.monotonic() + wait
+
+    async def commit(self, action: Commit) -> None:
+        job, flush = self._job, self._job.flush
+        layout = job.ranks.layout
+        if flush is None or layout is None or job.checkpoints is None:
+            return
+        self._record.event("saved", job.name, flush.id, tag=action.tag, step=action.step)
+        self._record.flush(job.name, flush.id, "saved", tag=action.tag, step=action.step)
+        order = CommitOrder(
+            job.name, action.tag, action.step, job.state.epoch, flush.id, flush.cause.value, layout
+        )
+        try:
+            done = await asyncio.to_thread(commit, job.checkpoints, order, self._clock.wall())
+        except (CommitError, OSError) as exc:
+            job.commit_failed = str(exc)
+            log.error("commit_failed", job=job.name, tag=action.tag, because=str(exc))
+            return
+        self._committed(done, flush.id)
+
+    def _committed(self, done: Committed, flush_id: str) -> None:
+        job = self._job
+        size = done.manifest.total_bytes
+        place = Place(done.epoch, done.tag, done.step, flush_id, size)
+        hold = job.flush is not None and job.flush.hold
+        if not hold:
+            job.ranks.send(StandDown("committed", "train", flush_id, committed=True))
+        job.flush_ended(place, "")
+        log.info("committed", job=job.name, tag=place.tag, step=place.step, bytes=size)
+        self._record.event("committed", job.name, flush_id, tag=place.tag, step=place.step, bytes=size)
+        self._record.flush(job.name, flush_id, "committed", tag=place.tag, step=place.step, bytes=size)
+
+    async def ship(self, place: Place) -> None:
+        job = self._job
+        assert self._peer is not None
+        folder, manifest = await asyncio.to_thread(_locate, self._stores, place)
+        self._record.event("ship_began", job.name, place.flush_id, tag=place.tag, bytes=manifest.total_bytes)
+        self._record.ship(
+            job.name, place.epoch, place.tag, self._peer.name, "began", bytes=manifest.total_bytes
+        )
+        began = self._clock.monotonic()
+        shipped = await self._peer.ship(Committed(folder, place.tag, manifest), self._progress)
+        seconds = self._clock.monotonic() - began
+        self._at_peer = place
+        self._failures, self._because, self._retry_at = 0, "", 0.0
+        if shipped.bytes_sent > 0 and seconds > 0:
+            job.ship_bytes_s = shipped.bytes_sent / seconds
+        self._note_verified(place, shipped.bytes_sent, seconds)
+        await self._prune()
+
+    def _note_verified(self, place: Place, sent: int, seconds: float) -> None:
+        job, peer = self._job, self._peer.name if self._peer else ""
+        figures = {"bytes": sent, "seconds": seconds}
+        self._record.event("verified", job.name, place.flush_id, tag=place.tag, step=place.step, **figures)
+        self._record.ship(job.name, place.epoch, place.tag, peer, "verified", **figures)
+        log.info("verified_at_peer", job=job.name, tag=place.tag, bytes=sent, seconds=round(seconds, 3))
+
+    def _progress(self, sent: int, total: int) -> None:
+        if sent >= total > 0 and self.sent != (sent, total):
+            place = self._running.get("ship", (None, None))[1]
+            self._record.event("shipped", self._job.name, tag=place.tag if place else "", bytes=sent)
+        self.sent = (sent, total)
+
+    async def _prune(self) -> None:
+        """Older checkpoints go once a newer one is committed at the peer; never the newest two."""
+        if self._job.checkpoints is None or self._at_peer is None:
+            return
+        replicated = {self._at_peer.order}
+        gone = await asyncio.to_thread(prune, self._job.checkpoints, 2, replicated)
+        for sentence in gone:
+            log.info("pruned", job=self._job.name, what=sentence)
+
+    async def hand_over(self, place: Place) -> None:
+        assert self._peer is not None
+        epoch = await self._peer.hand_over(place.epoch, place.tag, place.step)
+        self._record.event("handed_over", self._job.name, place.flush_id, tag=place.tag, epoch=epoch)
+        await self.fence(f"{place.tag} was handed over to {self._peer.name}, which goes on in epoch {epoch}")
+
+    async def fence(self, why: str) -> None:
+        new = self._job.became(Role.FENCED, self._job.state.epoch, why)
+        await asyncio.to_thread(job_state.save, self._state_file, new)
+        log.warning("fenced", job=self._job.name, because=why)
+
+
+def _locate(stores: Sequence[Path], place: Place) -> tuple[Path, Manifest]:
+    for store in stores:
+        folder = epoch_folder(store, place.epoch)
+        if (folder / place.tag).is_dir():
+            return folder, read(folder / place.tag)
+    raise FileNotFoundError(f"{place.tag} of epoch {place.epoch} is gone from {', '.join(map(str, stores))}")

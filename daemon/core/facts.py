@@ -1,0 +1,219 @@
+"""What is known at one instant about one job, and what can be done about it: plain frozen values.
+
+All times are monotonic seconds of the injected clock unless a name ends in ``_wall`` (UTC epoch seconds).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Role(str, Enum):
+    """What this node is to the job. ``FENCED``: it was primary, and a higher epoch exists elsewhere."""
+
+    PRIMARY = "primary"
+    STANDBY = "standby"
+    FENCED = "fenced"
+
+
+class Cause(str, Enum):
+    """Why a flush is asked for. A notice outranks everything else."""
+
+    NOTICE = "notice"
+    SIGNAL = "signal"
+    OPERATOR = "operator"
+    HINT = "hint"
+    INTERVAL = "interval"
+
+
+@dataclass(frozen=True, slots=True)
+class RankFact:
+    """One connected rank. ``at``, ``saved`` and ``failed`` speak of the flush in progress only."""
+
+    rank: int
+    pid: int
+    step: int
+    at: int | None = None
+    saved: str | None = None
+    failed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeFact:
+    """The most urgent live notice. ``episode`` names this sighting: a later one has another episode."""
+
+    id: str
+    episode: str
+    action: str
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class FlushFact:
+    """The flush in progress. ``give_up_at``: when waiting for its ranks ends."""
+
+    id: str
+    cause: Cause
+    asked_at: float
+    give_up_at: float
+    hold: bool
+    agreed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A flush that somebody wants and that has not been asked for yet."""
+
+    id: str
+    cause: Cause
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A committed checkpoint, here or at the peer."""
+
+    epoch: int
+    tag: str
+    step: int
+    flush_id: str = ""
+    size: int = 0
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Newer is greater."""
+        return (self.epoch, self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFact:
+    """The peer as last heard. ``reachable`` None: not tried yet. ``fence``: lowest epoch it accepts."""
+
+    reachable: bool | None = None
+    because: str = ""
+    newest: Place | None = None
+    fence: int = 0
+    retry_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything the primary's plan looks at. ``given_up`` holds ids of flushes that will not come."""
+
+    now: float
+    epoch: int
+    role: Role = Role.PRIMARY
+    world: int = 0
+    ranks: tuple[RankFact, ...] = ()
+    notice: NoticeFact | None = None
+    wishes: tuple[Wish, ...] = ()
+    flush: FlushFact | None = None
+    committing: bool = False
+    commit_failed: str | None = None
+    newest: Place | None = None
+    peer: PeerFact | None = None
+    shipping: Place | None = None
+    handing_over: bool = False
+    given_up: frozenset[str] = frozenset()
+    held: bool = False
+    flush_s: float | None = None
+    ship_bytes_s: float | None = None
+
+    @property
+    def complete(self) -> bool:
+        """All ranks of the job are connected here."""
+        return self.world > 0 and len(self.ranks) == self.world
+
+
+# ---- actions
+
+
+@dataclass(frozen=True, slots=True)
+class AskFlush:
+    """Send Flush to every rank."""
+
+    id: str
+    cause: Cause
+    reason: str
+    give_up_at: float
+    deadline: float | None
+    hold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SayAgree:
+    """Send Agree to every rank."""
+
+    id: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """End the flush without a checkpoint; the last committed one counts."""
+
+    id: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Commit the tag all ranks have saved."""
+
+    flush_id: str
+    tag: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ship:
+    """Send a committed checkpoint to the peer."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class StopShip:
+    """Cut a transfer that a newer checkpoint has overtaken."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Give the job to the peer at this checkpoint."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Let held ranks train on."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A higher epoch exists: stop the trainer here and commit nothing more."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StandDownAll:
+    """Tell every rank to leave: the job lives elsewhere."""
+
+    reason: str
+
+
+Action = AskFlush | SayAgree | GiveUp | Commit | Ship | StopShip | HandOver | Release | Fence | StandDownAll
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do now, and the one sentence of why."""
+
+    actions: tuple[Action, ...]
+    because: str

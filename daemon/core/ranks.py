@@ -1,0 +1,134 @@
+"""The ranks of one job as connected now, and what each has said of the flush in progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from outlast.daemon.core.facts import RankFact
+from outlast.daemon.core.trainers import Connection
+from outlast.wire.messages import At, Failed, Layout, Progress, Saved, ToHook
+
+
+@dataclass
+class _Rank:
+    connection: Connection
+    step: int
+    step_s: float = 0.0
+    at: At | None = None
+    saved: Saved | None = None
+    failed: Failed | None = None
+
+
+class Ranks:
+    """Who is connected. Words about another flush than the one asked about are kept, not mixed up."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[int, _Rank] = {}
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter([r.connection for r in self._ranks.values()])
+
+    @property
+    def layout(self) -> Layout | None:
+        """The layout the trainer announced; None while no rank is connected."""
+        return next((r.connection.hello.layout for r in self._ranks.values()), None)
+
+    @property
+    def step(self) -> int:
+        """The highest step any rank has completed; 0 with no rank."""
+        return max((r.step for r in self._ranks.values()), default=0)
+
+    @property
+    def step_s(self) -> float:
+        return max((r.step_s for r in self._ranks.values()), default=0.0)
+
+    def refusal(self, connection: Connection) -> str | None:
+        """Why this rank cannot join the others, or None."""
+        hello = connection.hello
+        if not 0 <= hello.rank < hello.layout.world:
+            return f"rank {hello.rank} is not in a world of {hello.layout.world}"
+        old = self._ranks.get(hello.rank)
+        if old is not None and old.connection.pid != connection.pid:
+            return (
+                f"rank {hello.rank} of job {hello.job} is already here as pid {old.connection.pid}: "
+                "two trainers may not share one job name"
+            )
+        others = [r for n, r in self._ranks.items() if n != hello.rank]
+        if others and others[0].connection.hello.layout != hello.layout:
+            return f"rank {hello.rank} announces another layout than the ranks already here"
+        return None
+
+    def add(self, connection: Connection) -> None:
+        """Take a rank; an older connection of the same rank is closed."""
+        old = self._ranks.get(connection.hello.rank)
+        if old is not None:
+            old.connection.close()
+        self._ranks[connection.hello.rank] = _Rank(connection, connection.hello.step)
+
+    def remove(self, connection: Connection) -> bool:
+        """Forget a rank. False if a newer connection has taken its place already."""
+        known = self._ranks.get(connection.hello.rank)
+        if known is None or known.connection is not connection:
+            return False
+        del self._ranks[connection.hello.rank]
+        return True
+
+    def progress(self, connection: Connection, said: Progress) -> None:
+        rank = self._find(connection)
+        if rank is not None:
+            rank.step = max(rank.step, said.step)
+            rank.step_s = said.step_s
+
+    def at(self, connection: Connection, said: At) -> None:
+        rank = self._find(connection)
+        if rank is not None:
+            rank.at = said
+
+    def saved(self, connection: Connection, said: Saved) -> None:
+        rank = self._find(connection)
+        if rank is not None:
+            rank.saved, rank.step = said, max(rank.step, said.step)
+
+    def failed(self, connection: Connection, said: Failed) -> None:
+        rank = self._find(connection)
+        if rank is not None:
+            rank.failed = said
+
+    def all_saved(self) -> Saved | None:
+        """The word of a flush that every rank of the world has saved, whoever asked for it."""
+        layout = self.layout
+        said = [r.saved for r in self._ranks.values() if r.saved is not None]
+        if layout is None or len(said) != layout.world or len({s.id for s in said}) != 1:
+            return None
+        return said[0]
+
+    def facts(self, flush_id: str | None) -> tuple[RankFact, ...]:
+        """One fact a rank, in rank order, about the flush ``flush_id``."""
+        return tuple(_fact(n, r, flush_id) for n, r in sorted(self._ranks.items()))
+
+    def send(self, message: ToHook) -> None:
+        """Say the same to every rank."""
+        for connection in self:
+            connection.send(message)
+
+    def forget(self, flush_id: str) -> None:
+        """The flush is over: drop what was said of it."""
+        for rank in self._ranks.values():
+            rank.at = None if rank.at and rank.at.id == flush_id else rank.at
+            rank.saved = None if rank.saved and rank.saved.id == flush_id else rank.saved
+            rank.failed = None if rank.failed and rank.failed.id == flush_id else rank.failed
+
+    def _find(self, connection: Connection) -> _Rank | None:
+        rank = self._ranks.get(connection.hello.rank)
+        return rank if rank is not None and rank.connection is connection else None
+
+
+def _fact(number: int, rank: _Rank, flush_id: str | None) -> RankFact:
+    at = rank.at.step if rank.at and rank.at.id == flush_id else None
+    saved = rank.saved.tag if rank.saved and rank.saved.id == flush_id else None
+    failed = rank.failed.reason if rank.failed and rank.failed.id == flush_id else None
+    return RankFact(number, rank.connection.pid, rank.step, at, saved, failed)

@@ -1,0 +1,55 @@
+"""What must outlive the daemon for each job: its epoch and role. One small fsynced JSON file a job."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from outlast.daemon.core.facts import Role
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """``started_epoch``: the epoch a trainer was last started for by this node; 0 for none."""
+
+    epoch: int
+    role: Role
+    started_epoch: int = 0
+    because: str = ""
+
+
+def load(path: Path) -> JobState | None:
+    """The state a previous life left. None if there is none; a damaged file is set aside."""
+    try:
+        body = json.loads(path.read_bytes())
+        return JobState(
+            int(body["epoch"]), Role(body["role"]), int(body["started_epoch"]), str(body["because"])
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        path.replace(path.with_suffix(".damaged"))
+        return None
+
+
+def save(path: Path, state: JobState) -> None:
+    """Durable when it returns: the decision it records may be acted on."""
+    write_durably(path, json.dumps(asdict(state)).encode())
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replace a small file atomically; file and folder are on disk when this returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.new")
+    with scratch.open("wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    scratch.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
