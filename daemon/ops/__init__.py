@@ -1,0 +1,1 @@
+"""How the process presents itself: exit codes, logs, systemd notification."""
