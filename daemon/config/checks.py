@@ -87,5 +87,5 @@ def _once(jobs: list[tuple[Loc, Data]], key: str, message: Callable[[str], str])
         if not isinstance(value, str):
             continue
         if value in seen:
-            yield Fault((*loc, key), message(shown(value)))
+            yield Fault((*loc, key), message(shown(value, 120)))
         seen.add(value)

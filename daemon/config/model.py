@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from outlast.daemon.config import values
 
@@ -16,6 +17,12 @@ Name = Annotated[str, BeforeValidator(values.name)]
 Folder = Annotated[Path, BeforeValidator(values.absolute)]
 Seconds = Annotated[float, BeforeValidator(values.duration)]
 PositiveSeconds = Annotated[float, BeforeValidator(values.positive_duration)]
+Variables = Annotated[
+    Mapping[str, str],
+    BeforeValidator(values.environment),
+    AfterValidator(MappingProxyType),
+    PlainSerializer(dict),
+]
 Switch = Annotated[bool, Field(strict=True)]
 
 ProviderName = Literal["auto", "aws", "gcp", "azure", "none"]
@@ -90,9 +97,7 @@ class StartSettings(_Snapshot):
     command: Annotated[tuple[str, ...] | None, BeforeValidator(values.command)] = None
     unit: Annotated[str | None, BeforeValidator(values.unit)] = None
     folder: Folder | None = None
-    env: Annotated[Mapping[str, str], BeforeValidator(values.environment)] = Field(
-        default_factory=lambda: values.environment({})
-    )
+    env: Variables = Field(default_factory=lambda: MappingProxyType({}))
     when: StartWhen = "warning"
 
 

@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from pydantic import ValidationInfo
@@ -239,7 +238,7 @@ def environment(value: object) -> Mapping[str, str]:
         if isinstance(item, bool) or not isinstance(item, str | int):
             raise ValueError(f"the value of {key} must be text; quote it")
         result[key] = str(item)
-    return MappingProxyType(result)
+    return result
 
 
 def stop_signal(value: object) -> str:
