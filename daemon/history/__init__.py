@@ -1,0 +1,1 @@
+"""What happened to this node and its jobs: one SQLite file a node, and what can be counted from several."""

@@ -1,0 +1,129 @@
+"""The tables, and how a file is opened: made new, brought up to date, or set aside when unreadable."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import sqlite3
+from pathlib import Path
+
+# Tells our files from other people's SQLite files ("OUTL").
+APPLICATION_ID = 0x4F55544C
+
+_FIRST = """
+CREATE TABLE spells (
+    id INTEGER PRIMARY KEY, provider TEXT NOT NULL, region TEXT NOT NULL, zone TEXT NOT NULL,
+    zone_id TEXT NOT NULL, instance_type TEXT NOT NULL, instance_id TEXT NOT NULL, spot INTEGER,
+    node TEXT NOT NULL, boot_id TEXT NOT NULL, drill INTEGER NOT NULL, began REAL NOT NULL,
+    began_mono REAL NOT NULL, heartbeat REAL NOT NULL, alive_s REAL NOT NULL DEFAULT 0,
+    ended REAL, cause TEXT NOT NULL DEFAULT 'running');
+CREATE INDEX spells_open ON spells (node) WHERE ended IS NULL;
+CREATE TABLE notices (
+    spell INTEGER NOT NULL, id TEXT NOT NULL, episode INTEGER NOT NULL, source TEXT NOT NULL,
+    action TEXT NOT NULL, detail TEXT NOT NULL, first_seen REAL NOT NULL, deadline REAL NOT NULL,
+    deadline_mono REAL NOT NULL, boot_id TEXT NOT NULL, withdrawn REAL, drill INTEGER NOT NULL,
+    PRIMARY KEY (spell, id, episode)) WITHOUT ROWID;
+CREATE TABLE hints (
+    spell INTEGER NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, source TEXT NOT NULL,
+    detail TEXT NOT NULL, first_seen REAL NOT NULL, PRIMARY KEY (spell, id)) WITHOUT ROWID;
+CREATE TABLE losses (
+    id INTEGER PRIMARY KEY, provider TEXT NOT NULL, region TEXT NOT NULL, zone TEXT NOT NULL,
+    zone_id TEXT NOT NULL, instance_type TEXT NOT NULL, victim TEXT NOT NULL, seen_by TEXT NOT NULL,
+    at REAL NOT NULL, drill INTEGER NOT NULL);
+CREATE TABLE flushes (
+    id TEXT NOT NULL, job TEXT NOT NULL, boot_id TEXT NOT NULL, reason TEXT, asked REAL, asked_mono REAL,
+    agreed REAL, saved REAL, committed REAL, failed REAL, seconds REAL, step INTEGER, tag TEXT,
+    bytes INTEGER, outcome TEXT, because TEXT, PRIMARY KEY (job, id)) WITHOUT ROWID;
+CREATE TABLE ships (
+    job TEXT NOT NULL, epoch INTEGER NOT NULL, tag TEXT NOT NULL, peer TEXT NOT NULL, boot_id TEXT NOT NULL,
+    began REAL, began_mono REAL, ended REAL, seconds REAL, bytes INTEGER, outcome TEXT, because TEXT,
+    PRIMARY KEY (job, epoch, tag, peer)) WITHOUT ROWID;
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY, wall REAL NOT NULL, mono REAL NOT NULL, job TEXT NOT NULL, kind TEXT NOT NULL,
+    episode TEXT NOT NULL, fields TEXT NOT NULL);
+CREATE INDEX events_wall ON events (wall);
+"""
+
+# Entry n brings a file of version n to n + 1. A released entry is never changed.
+MIGRATIONS: tuple[str, ...] = (_FIRST,)
+VERSION = len(MIGRATIONS)
+
+
+class NotOursError(Exception):
+    """The file is no history of ours, or a newer Outlast's. The text is the reason."""
+
+
+def connect(path: Path | None) -> sqlite3.Connection:
+    """Open or make the file, durable and up to date; None keeps it in memory.
+
+    Raises NotOursError, sqlite3.DatabaseError for a file that cannot be read as a history, and
+    sqlite3.OperationalError or OSError where the disk is the trouble.
+    """
+    db = sqlite3.connect(path or ":memory:", timeout=5.0, isolation_level=None, check_same_thread=False)
+    try:
+        _check(db)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        migrate(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def read_only(path: Path) -> sqlite3.Connection:
+    """Open an existing file for reading. Raises as ``connect`` does; NotOursError also for an empty file."""
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0, isolation_level=None)
+    try:
+        _check(db)
+        if _pragma(db, "user_version") == 0:
+            raise NotOursError("it is empty")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def migrate(db: sqlite3.Connection, migrations: tuple[str, ...] = MIGRATIONS) -> None:
+    """Bring the file to the newest version, each step whole or not at all."""
+    for version in range(_pragma(db, "user_version"), len(migrations)):
+        script = f"{migrations[version]}PRAGMA user_version = {version + 1};"
+        if version == 0:
+            script += f"PRAGMA application_id = {APPLICATION_ID};"
+        try:
+            db.executescript(f"BEGIN IMMEDIATE;{script}COMMIT;")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                db.execute("ROLLBACK")
+            raise
+
+
+def set_aside(path: Path, wall: float) -> Path:
+    """Rename an unreadable file, and what SQLite keeps beside it, out of the way. Returns the new name."""
+    stamp = dt.datetime.fromtimestamp(wall, dt.UTC).strftime("%Y%m%dT%H%M%SZ")
+    target = path.with_name(f"{path.name}.corrupt-{stamp}")
+    number = 1
+    while target.exists():
+        number += 1
+        target = path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
+    path.rename(target)
+    for suffix in ("-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(target.with_name(target.name + suffix))
+    return target
+
+
+def _check(db: sqlite3.Connection) -> None:
+    tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    if tables and _pragma(db, "application_id") != APPLICATION_ID:
+        raise NotOursError("it is another program's database")
+    version = _pragma(db, "user_version")
+    if version > VERSION:
+        raise NotOursError(f"it has format {version} of a newer Outlast; this one reads up to {VERSION}")
+    found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise sqlite3.DatabaseError(f"it is damaged: {found}")
+
+
+def _pragma(db: sqlite3.Connection, name: str) -> int:
+    return int(db.execute(f"PRAGMA {name}").fetchone()[0])
