@@ -19,6 +19,8 @@ from outlast.daemon.checkpoint.place import (
     put_in_place,
     write_atomically,
 )
+from outlast.daemon.checkpoint.recovery import recover, sweep
+from outlast.daemon.checkpoint.retention import prune
 from outlast.wire import shards
 from outlast.wire.manifest import (
     MANIFEST_NAME,
@@ -31,6 +33,8 @@ from outlast.wire.manifest import (
 )
 from outlast.wire.messages import Layout
 from outlast.wire.store import Committed, committed_at, epoch_folder, verify, walk
+
+__all__ = ["CommitError", "CommitOrder", "commit", "prune", "recover", "sweep"]
 
 
 class CommitError(Exception):

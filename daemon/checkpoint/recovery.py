@@ -18,6 +18,8 @@ from outlast.daemon.checkpoint.place import (
 from outlast.wire.manifest import PART_SUFFIX, PARTIAL_SUFFIX, Manifest, ManifestError, read
 from outlast.wire.store import check_files, committed_at, epochs, folders, scan_epoch, verify
 
+COMMIT_LOCK = ".commit.lock"
+
 
 def recover(store: Path, *, step: Step = no_step) -> list[str]:
     """Finish every commit that a crash cut off after its manifest was written; one sentence for each.
@@ -28,7 +30,8 @@ def recover(store: Path, *, step: Step = no_step) -> list[str]:
     for epoch, folder in epochs(store):
         for partial in folders(folder):
             if partial.name.endswith(PARTIAL_SUFFIX):
-                said += _finish(partial, epoch, step)
+                said += _finish(partial, partial.name.removesuffix(PARTIAL_SUFFIX), epoch, step)
+        said += _finish_staged(store, folder, epoch, step)
         said += _mend_latest(folder, epoch)
     return said
 
@@ -51,33 +54,46 @@ def sweep(store: Path, keep_partial: set[str]) -> list[str]:
     return said
 
 
-def _finish(partial: Path, epoch: int, step: Step) -> list[str]:
+def _finish(partial: Path, tag: str, epoch: int, step: Step) -> list[str]:
     where = f"{partial.parent.name}/{partial.name}"
-    manifest = _fitting_manifest(partial, epoch)
+    manifest = _fitting_manifest(partial, tag, epoch)
     if manifest is None:
         return []
     problems = check_files(partial, manifest)
     if problems:
         return [f"{where} stays uncommitted: {problems[0].path}: {problems[0].what}."]
-    final = partial.with_name(manifest.tag)
+    final = epoch_folder_of(partial) / tag
     found = committed_at(final, epoch)
     if found and not verify(final):
-        return [f"{where} is superseded: {manifest.tag} is already committed."]
+        return [f"{where} is superseded: {tag} is already committed."]
     put_in_place(partial, final, step)
-    return [f"Finished the commit of {partial.parent.name}/{manifest.tag} that a crash had cut off."]
+    return [f"Finished the commit of {final.parent.name}/{tag} that a crash had cut off."]
 
 
-def _fitting_manifest(partial: Path, epoch: int) -> Manifest | None:
+def _finish_staged(store: Path, folder: Path, epoch: int, step: Step) -> list[str]:
+    """A receiver writes the manifest last, too; whoever commits there just now is left alone."""
+    staged = folders(folder / STAGING)
+    if not staged:
+        return []
+    with try_lock(store / COMMIT_LOCK) as held:
+        return [said for path in staged if held for said in _finish(path, path.name, epoch, step)]
+
+
+def epoch_folder_of(partial: Path) -> Path:
+    """The epoch folder that an unfinished folder, saved or staged, will be named in."""
+    return partial.parent.parent if partial.parent.name == STAGING else partial.parent
+
+
+def _fitting_manifest(partial: Path, tag: str, epoch: int) -> Manifest | None:
     try:
         manifest = read(partial)
     except ManifestError:
         return None
-    fits = manifest.tag + PARTIAL_SUFFIX == partial.name and manifest.epoch == epoch
-    return manifest if fits else None
+    return manifest if manifest.tag == tag and manifest.epoch == epoch else None
 
 
 def _complete(partial: Path, epoch: int) -> bool:
-    manifest = _fitting_manifest(partial, epoch)
+    manifest = _fitting_manifest(partial, partial.name.removesuffix(PARTIAL_SUFFIX), epoch)
     if manifest is None or committed_at(partial.with_name(manifest.tag), epoch):
         return False
     return not check_files(partial, manifest, digests=False)

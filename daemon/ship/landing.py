@@ -1,0 +1,285 @@
+"""What a receiver does to its store: fence, offers, arriving files, commit, warning, handover.
+
+Several sessions of one transfer work side by side, and a session of a connection that died unnoticed may
+still be there: each file arrives under a part name of its own, and only a digest that matches gives it its
+name. Everything can be repeated after kill -9.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from outlast.daemon.checkpoint.locks import try_lock
+from outlast.daemon.checkpoint.place import (
+    STAGING,
+    Step,
+    drop_strangers,
+    fsync,
+    fsync_folders,
+    no_step,
+    put_in_place,
+    side_by_side,
+    write_atomically,
+)
+from outlast.daemon.checkpoint.recovery import COMMIT_LOCK
+from outlast.daemon.checkpoint.retention import prune
+from outlast.daemon.ship import words
+from outlast.daemon.ship.arrival import SenderGoneError, Source, arrive, part_bytes
+from outlast.daemon.ship.protocol import (
+    BAD_REQUEST,
+    DAMAGED,
+    FENCED,
+    IO,
+    NO_SPACE,
+    WRONG_JOB,
+    Commit,
+    HandOver,
+    Offer,
+    Put,
+    Request,
+    State,
+    Warn,
+)
+from outlast.daemon.ship.words import RefusedError
+from outlast.providers.base import Clock
+from outlast.wire.manifest import MANIFEST_NAME, FileEntry, Manifest, ManifestError, parse
+from outlast.wire.store import Committed, check_file, committed_at, epoch_folder, newest_whole, scan
+
+RESERVE_BYTES = 64 * 1024 * 1024
+COMMIT_WAIT_S = 30.0
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+T = TypeVar("T")
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes an unprivileged process may still write on the file system of ``path``."""
+    info = os.statvfs(path)
+    return info.f_bavail * info.f_frsize
+
+
+class Landing:
+    """The receiving end of one job, ``store`` being its folder of replicas. Blocking; one per session."""
+
+    def __init__(
+        self,
+        store: Path,
+        job: str,
+        clock: Clock,
+        *,
+        free: Callable[[Path], int] = free_bytes,
+        step: Step = no_step,
+    ) -> None:
+        self._store = store
+        self._job = job
+        self._clock = clock
+        self._free = free
+        self._step = step
+        self._offers: dict[tuple[int, str], dict[str, FileEntry]] = {}
+        self._held = ExitStack()
+
+    def answer(self, request: Request, source: Source) -> dict[str, Any]:
+        """Carry out one request and return the ``ok`` answer. Raises RefusedError and SenderGoneError."""
+        try:
+            return self._answer(request, source)
+        except OSError as exc:
+            code = NO_SPACE if exc.errno in _FULL else IO
+            raise RefusedError(code, f"{exc.strerror}: {exc.filename or self._store}") from exc
+
+    def close(self) -> None:
+        """Let go of this session's locks."""
+        self._held.close()
+
+    def tidy(self) -> None:
+        """Delete replicas that newer ones have made needless; the newest two always stay."""
+        replicated = {(item.epoch, item.step) for item in scan(self._store)}
+        prune(self._store, 2, replicated)
+
+    def staging(self, epoch: int, tag: str) -> Path:
+        """Where the files of an offered checkpoint arrive. Raises RefusedError unless it was offered."""
+        self.check_fence(epoch)
+        self._offered(epoch, tag)
+        folder = self._staging(epoch, tag)
+        self._hold(folder)
+        return folder
+
+    def check_fence(self, epoch: int) -> None:
+        """Raises RefusedError for an epoch that the job has left behind."""
+        fence = words.fence(self._store)
+        if epoch < fence:
+            raise RefusedError(FENCED, f"epoch {epoch} is over: the job is at epoch {fence} here")
+
+    def _answer(self, request: Request, source: Source) -> dict[str, Any]:
+        if isinstance(request, State):
+            return self._state()
+        if isinstance(request, Offer):
+            return self._offer(request.manifest)
+        if isinstance(request, Put):
+            return self._put(request, source)
+        if isinstance(request, Commit):
+            return self._alone(lambda: self._commit(request.epoch, request.tag))
+        if isinstance(request, Warn):
+            return self._warn(request)
+        return self._alone(lambda: self._hand_over(request))
+
+    def _state(self) -> dict[str, Any]:
+        newest = newest_whole(self._store, digests=False)
+        place = {"epoch": newest.epoch, "tag": newest.tag, "step": newest.step} if newest else None
+        return {"ok": True, "fence": words.fence(self._store), "newest": place}
+
+    def _offer(self, manifest: Manifest) -> dict[str, Any]:
+        if manifest.job != self._job:
+            raise RefusedError(WRONG_JOB, f"this key sends job {self._job}, not {manifest.job}")
+        self.check_fence(manifest.epoch)
+        if self._committed(manifest):
+            return {"ok": True, "want": []}
+        staging = self._staging(manifest.epoch, manifest.tag)
+        staging.mkdir(parents=True, exist_ok=True)
+        self._hold(staging)
+        self._note_offer(staging, manifest)
+        self._reuse(staging, manifest)
+        lacking = [entry for entry in manifest.files if check_file(staging, entry, digests=False)]
+        want = [{"path": entry.path, "have": part_bytes(staging, entry)} for entry in lacking]
+        need = sum(entry.size for entry in lacking) - sum(int(str(item["have"])) for item in want)
+        free = self._free(staging)
+        if need and need + RESERVE_BYTES > free:
+            raise RefusedError(
+                NO_SPACE, f"no space: {manifest.tag} needs {need} bytes more, {free} are free there"
+            )
+        return {"ok": True, "want": want}
+
+    def _put(self, put: Put, source: Source) -> dict[str, Any]:
+        staging = self.staging(put.epoch, put.tag)
+        entry = self._offered(put.epoch, put.tag).get(put.path)
+        if entry is None or (entry.size, entry.sha256) != (put.size, put.sha256):
+            raise RefusedError(
+                BAD_REQUEST, f"{put.path} is not what {put.tag} was offered with: offer it again"
+            )
+        arrive(staging, entry, put.offset, source, self._step)
+        return {"ok": True}
+
+    def _commit(self, epoch: int, tag: str) -> dict[str, Any]:
+        self.check_fence(epoch)
+        staging = self._staging(epoch, tag)
+        manifest = self._offered_manifest(staging)
+        if manifest is None:
+            done = committed_at(epoch_folder(self._store, epoch) / tag, epoch)
+            if done is None:
+                raise RefusedError(BAD_REQUEST, f"{tag} was not offered in epoch {epoch}")
+            return {"ok": True, "bytes": done.manifest.total_bytes}
+        if not self._committed(manifest):
+            self._make_whole(staging, manifest)
+            put_in_place(staging, epoch_folder(self._store, epoch) / tag, self._step)
+        for suffix in ("offer", "lock"):
+            (staging.parent / f"{tag}.{suffix}").unlink(missing_ok=True)
+        return {"ok": True, "bytes": manifest.total_bytes}
+
+    def _make_whole(self, staging: Path, manifest: Manifest) -> None:
+        def look(entry: FileEntry) -> tuple[FileEntry, str]:
+            what = check_file(staging, entry)
+            if not what:
+                fsync(staging / entry.path)
+            return entry, what
+
+        bad = [(entry, what) for entry, what in side_by_side(look, manifest.files) if what]
+        for entry, _ in bad:
+            (staging / entry.path).unlink(missing_ok=True)
+        if bad:
+            more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+            raise RefusedError(DAMAGED, f"{bad[0][0].path}: {bad[0][1]}{more}")
+        self._step("checked")
+        drop_strangers(staging, {entry.path for entry in manifest.files})
+        fsync_folders(staging)
+        write_atomically(staging / MANIFEST_NAME, manifest.to_bytes(), self._step)
+        self._step("manifest named")
+
+    def _warn(self, warn: Warn) -> dict[str, Any]:
+        self.check_fence(warn.epoch)
+        self._store.mkdir(parents=True, exist_ok=True)
+        words.write_warning(self._store, warn, self._clock.wall())
+        return {"ok": True}
+
+    def _hand_over(self, request: HandOver) -> dict[str, Any]:
+        known = words.read_handover(self._store)
+        wanted = (request.epoch, request.tag, request.step)
+        if known and (known.from_epoch, known.tag, known.step) == wanted:
+            return {"ok": True, "epoch": known.epoch}
+        self.check_fence(request.epoch)
+        found = committed_at(epoch_folder(self._store, request.epoch) / request.tag, request.epoch)
+        if found is None or found.step != request.step or self._sizes_differ(found):
+            raise RefusedError(
+                DAMAGED, f"{request.tag} of epoch {request.epoch} is not committed here: ship it first"
+            )
+        epoch = words.write_handover(self._store, request, self._clock.wall(), self._step)
+        return {"ok": True, "epoch": epoch}
+
+    def _alone(self, work: Callable[[], T]) -> T:
+        self._store.mkdir(parents=True, exist_ok=True)
+        with try_lock(self._store / COMMIT_LOCK, wait_s=COMMIT_WAIT_S) as held:
+            if not held:
+                raise RefusedError(IO, f"another commit of job {self._job} is still under way here")
+            return work()
+
+    def _committed(self, manifest: Manifest) -> bool:
+        found = committed_at(epoch_folder(self._store, manifest.epoch) / manifest.tag, manifest.epoch)
+        return found is not None and found.manifest == manifest and not self._sizes_differ(found)
+
+    def _sizes_differ(self, found: Committed) -> bool:
+        return any(check_file(found.path, entry, digests=False) for entry in found.manifest.files)
+
+    def _staging(self, epoch: int, tag: str) -> Path:
+        return epoch_folder(self._store, epoch) / STAGING / tag
+
+    def _hold(self, staging: Path) -> None:
+        """While this session lives, nobody sweeps the folder; as many sessions as like may share it."""
+        self._held.close()
+        self._held.enter_context(try_lock(staging.parent / f"{staging.name}.lock", shared=True, wait_s=1.0))
+
+    def _note_offer(self, staging: Path, manifest: Manifest) -> None:
+        if self._offered_manifest(staging) != manifest:
+            write_atomically(staging.parent / f"{staging.name}.offer", manifest.to_bytes())
+        self._offers.pop((manifest.epoch, manifest.tag), None)
+
+    def _offered_manifest(self, staging: Path) -> Manifest | None:
+        try:
+            return parse((staging.parent / f"{staging.name}.offer").read_bytes())
+        except (FileNotFoundError, ManifestError):
+            return None
+
+    def _offered(self, epoch: int, tag: str) -> dict[str, FileEntry]:
+        if (epoch, tag) not in self._offers:
+            manifest = self._offered_manifest(self._staging(epoch, tag))
+            if manifest is None:
+                raise RefusedError(BAD_REQUEST, f"{tag} was not offered in epoch {epoch}")
+            self._offers[epoch, tag] = {entry.path: entry for entry in manifest.files}
+        return self._offers[epoch, tag]
+
+    def _reuse(self, staging: Path, manifest: Manifest) -> None:
+        """Files that did not change since a replica that is here already need not travel again."""
+        known = {
+            (entry.size, entry.sha256): item.path / entry.path
+            for item in scan(self._store)
+            for entry in item.manifest.files
+        }
+        for entry in manifest.files:
+            source, target = known.get((entry.size, entry.sha256)), staging / entry.path
+            if (
+                source
+                and not os.path.lexists(target)
+                and not check_file(source.parent, _named(source, entry))
+            ):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with suppress(OSError):  # a file system without links: the file travels
+                    target.hardlink_to(source)
+
+
+def _named(source: Path, entry: FileEntry) -> FileEntry:
+    return FileEntry(source.name, entry.size, entry.sha256)
+
+
+__all__ = ["RESERVE_BYTES", "Landing", "RefusedError", "SenderGoneError", "free_bytes"]

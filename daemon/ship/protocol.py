@@ -1,0 +1,248 @@
+"""The peer protocol: newline-delimited JSON over one SSH channel, parsed into values on both sides.
+
+Both sides may be hostile. Requests and answers are bounded lines; unknown keys are ignored, everything else
+that does not fit raises ProtocolError. ``put`` alone is followed by raw bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from outlast.wire.manifest import (
+    MAX_BYTES,
+    MAX_FILES,
+    MAX_NUMBER,
+    MAX_SIZE,
+    MAX_TEXT,
+    Manifest,
+    ManifestError,
+    check_name,
+    check_path,
+    from_dict,
+)
+
+MAX_LINE: Final = MAX_BYTES + 1024
+MAX_ANSWER: Final = 16 * 1024 * 1024
+BULK_COMMAND: Final = "outlast-rsync"
+
+FENCED: Final = "fenced"
+NO_SPACE: Final = "no_space"
+DAMAGED: Final = "damaged"
+BAD_REQUEST: Final = "bad_request"
+WRONG_JOB: Final = "wrong_job"
+IO: Final = "io"
+CODES: Final = frozenset({FENCED, NO_SPACE, DAMAGED, BAD_REQUEST, WRONG_JOB, IO})
+KINDS: Final = frozenset({"hint", "notice", "withdrawn"})
+
+
+class ProtocolError(ValueError):
+    """A line is not of this protocol, or lies outside its bounds."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Ask for the fence and the newest committed checkpoint."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Ask which files of a checkpoint are wanted."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class Put:
+    """``size - offset`` raw bytes of one file follow, from byte ``offset`` on."""
+
+    epoch: int
+    tag: str
+    path: str
+    size: int
+    sha256: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Verify all files of the last offer of this tag and give it its name. Idempotent."""
+
+    epoch: int
+    tag: str
+
+
+@dataclass(frozen=True)
+class Warn:
+    """Tell the peer of a hint, a notice, or that it was withdrawn. ``seconds_left`` from now, or None."""
+
+    kind: str
+    seconds_left: float | None
+    step: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """The job is the peer's from here on, beginning with this committed checkpoint. Idempotent."""
+
+    epoch: int
+    tag: str
+    step: int
+
+
+Request = State | Offer | Put | Commit | Warn | HandOver
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file the receiver lacks; it has the first ``have`` bytes already."""
+
+    path: str
+    have: int
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest checkpoint committed at the receiver."""
+
+    epoch: int
+    tag: str
+    step: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A request was not carried out. ``code`` says what kind of reason, ``because`` is one line."""
+
+    code: str
+    because: str
+
+
+def encode(body: dict[str, Any]) -> bytes:
+    """One line, newline included."""
+    return json.dumps(body, separators=(",", ":")).encode() + b"\n"
+
+
+def request_body(request: Request) -> dict[str, Any]:
+    """The JSON object of a request."""
+    if isinstance(request, Offer):
+        return {"op": "offer", "manifest": request.manifest.as_dict()}
+    return {"op": request.__class__.__name__.lower(), **vars(request)}
+
+
+def refusal_body(refusal: Refusal) -> dict[str, Any]:
+    """The JSON object of a refusal; the reason is cut to one bounded line."""
+    because = " ".join(refusal.because.split())[:MAX_TEXT]
+    return {"ok": False, "code": refusal.code, "because": because}
+
+
+def parse_request(line: bytes) -> Request:
+    """Read one request line. Raises ProtocolError, and nothing else."""
+    body = _object(line, MAX_LINE)
+    make = _REQUESTS.get(str(body.get("op")))
+    if make is None:
+        raise ProtocolError(f"unknown request {body.get('op')!r:.100}")
+    try:
+        return make(body)
+    except ManifestError as exc:
+        raise ProtocolError(str(exc)) from exc
+
+
+def parse_answer(line: bytes) -> dict[str, Any] | Refusal:
+    """Read one answer line: the object of an ``ok``, still to be read by kind, or a refusal."""
+    body = _object(line, MAX_ANSWER)
+    if body.get("ok") is True:
+        return body
+    code, because = body.get("code"), body.get("because")
+    if body.get("ok") is not False or code not in CODES or not isinstance(because, str):
+        raise ProtocolError("answer is neither ok nor a refusal")
+    return Refusal(str(code), because[:MAX_TEXT])
+
+
+def parse_state(body: dict[str, Any]) -> tuple[int, Newest | None]:
+    """The fence and the newest checkpoint out of an answer to ``state``. Raises ProtocolError."""
+    newest = body.get("newest")
+    if newest is None:
+        return whole_number(body, "fence"), None
+    if not isinstance(newest, dict):
+        raise ProtocolError("newest is not an object")
+    found = Newest(whole_number(newest, "epoch"), _tag(newest), whole_number(newest, "step"))
+    return whole_number(body, "fence"), found
+
+
+def parse_wanted(body: dict[str, Any], offered: Manifest) -> tuple[Wanted, ...]:
+    """The files the peer wants, each of them one of ``offered``. Raises ProtocolError."""
+    items = body.get("want")
+    if not isinstance(items, list) or len(items) > MAX_FILES:
+        raise ProtocolError("want is not a list")
+    sizes = {entry.path: entry.size for entry in offered.files}
+    wanted = []
+    for item in items:
+        path = item.get("path") if isinstance(item, dict) else None
+        if not isinstance(path, str) or path not in sizes:
+            raise ProtocolError(f"the peer wants {path!r:.200}, which was not offered")
+        wanted.append(Wanted(path, whole_number(item, "have", sizes.pop(path))))
+    return tuple(wanted)
+
+
+def whole_number(body: dict[str, Any], key: str, most: int = MAX_NUMBER) -> int:
+    """``body[key]`` if it is a whole number from 0 to ``most``. Raises ProtocolError."""
+    value = body.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise ProtocolError(f"{key} {value!r:.50} is not a whole number from 0 to {most}")
+    return value
+
+
+def _object(line: bytes, limit: int) -> dict[str, Any]:
+    if len(line) > limit:
+        raise ProtocolError(f"line of more than {limit} bytes")
+    try:
+        body = json.loads(line)
+    except (ValueError, RecursionError) as exc:
+        raise ProtocolError(f"not JSON: {exc}") from exc
+    if not isinstance(body, dict):
+        raise ProtocolError("not a JSON object")
+    return body
+
+
+def _tag(body: dict[str, Any]) -> str:
+    try:
+        return check_name(body.get("tag"), "tag")
+    except ManifestError as exc:
+        raise ProtocolError(str(exc)) from exc
+
+
+def _put(body: dict[str, Any]) -> Put:
+    size = whole_number(body, "size", MAX_SIZE)
+    sha256 = body.get("sha256")
+    if not isinstance(sha256, str) or len(sha256) != 64:
+        raise ProtocolError("sha256 is not 64 hexadecimal digits")
+    path = check_path(body.get("path"))
+    return Put(
+        whole_number(body, "epoch"), _tag(body), path, size, sha256, whole_number(body, "offset", size)
+    )
+
+
+def _warn(body: dict[str, Any]) -> Warn:
+    kind, seconds = body.get("kind"), body.get("seconds_left")
+    if kind not in KINDS:
+        raise ProtocolError(f"kind {kind!r:.50} is not one of {', '.join(sorted(KINDS))}")
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float))):
+        raise ProtocolError("seconds_left is not a number")
+    if seconds is not None and not abs(seconds) <= MAX_NUMBER:
+        raise ProtocolError("seconds_left is not a finite number")
+    left = None if seconds is None else float(seconds)
+    return Warn(str(kind), left, whole_number(body, "step"), whole_number(body, "epoch"))
+
+
+_REQUESTS: dict[str, Callable[[dict[str, Any]], Request]] = {
+    "state": lambda _: State(),
+    "offer": lambda body: Offer(from_dict(body.get("manifest"))),
+    "put": _put,
+    "commit": lambda body: Commit(whole_number(body, "epoch"), _tag(body)),
+    "warn": _warn,
+    "handover": lambda body: HandOver(whole_number(body, "epoch"), _tag(body), whole_number(body, "step")),
+}

@@ -1,0 +1,104 @@
+"""What a receiver writes for its own daemon to read: the handover and the warning; and the fence.
+
+The fence is the lowest epoch that is still accepted. It only grows: it is the highest epoch that was
+committed here or that the job was handed over into.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from outlast.daemon.checkpoint.place import Step, no_step, write_atomically
+from outlast.daemon.ship.protocol import IO, HandOver, ProtocolError, Warn, whole_number
+from outlast.wire.manifest import ManifestError, check_name
+from outlast.wire.store import epochs, scan_epoch
+
+HANDOVER_NAME = "handover.json"
+WARNING_NAME = "warning.json"
+_MAX_BYTES = 64 * 1024
+
+
+class RefusedError(Exception):
+    """A request is not carried out. ``in_step``: its bytes were all read, so the session can go on."""
+
+    def __init__(self, code: str, because: str, *, in_step: bool = False) -> None:
+        super().__init__(because)
+        self.code = code
+        self.in_step = in_step
+
+
+@dataclass(frozen=True)
+class Handover:
+    """The sender gave the job up: ``epoch`` is the one to go on in. ``at`` is UTC epoch seconds."""
+
+    epoch: int
+    tag: str
+    step: int
+    from_epoch: int
+    at: float
+
+
+@dataclass(frozen=True)
+class ProviderWarning:
+    """What the sender last said of its provider. ``deadline_wall`` and ``at`` are UTC epoch seconds."""
+
+    kind: str
+    deadline_wall: float | None
+    step: int
+    epoch: int
+    at: float
+
+
+def fence(store: Path) -> int:
+    """The lowest epoch accepted in ``store``; 0 where nothing was ever committed."""
+    committed = next((epoch for epoch, folder in epochs(store) if scan_epoch(folder, epoch)), 0)
+    handover = read_handover(store)
+    return max(committed, handover.epoch if handover else 0)
+
+
+def write_handover(store: Path, request: HandOver, now: float, step: Step = no_step) -> int:
+    """Record the handover durably and return the epoch to go on in."""
+    words = Handover(request.epoch + 1, request.tag, request.step, request.epoch, now)
+    write_atomically(store / HANDOVER_NAME, _line(asdict(words)), step)
+    return words.epoch
+
+
+def read_handover(store: Path) -> Handover | None:
+    """The handover recorded in ``store``, if any. Raises RefusedError when it cannot be read."""
+    body = _read(store / HANDOVER_NAME)
+    if body is None:
+        return None
+    try:
+        tag, at = check_name(body.get("tag"), "tag"), float(body.get("at", 0))
+        return Handover(
+            whole_number(body, "epoch"), tag, whole_number(body, "step"), whole_number(body, "from_epoch"), at
+        )
+    except (ProtocolError, ManifestError, TypeError, ValueError) as exc:
+        raise RefusedError(IO, f"{HANDOVER_NAME} cannot be read: {exc}") from exc
+
+
+def write_warning(store: Path, warn: Warn, now: float) -> None:
+    """Record what the sender said of its provider, durably."""
+    deadline = None if warn.seconds_left is None else now + warn.seconds_left
+    words = ProviderWarning(warn.kind, deadline, warn.step, warn.epoch, now)
+    write_atomically(store / WARNING_NAME, _line(asdict(words)))
+
+
+def _line(body: dict[str, Any]) -> bytes:
+    return json.dumps(body).encode() + b"\n"
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        with path.open("rb") as file:
+            body = json.loads(file.read(_MAX_BYTES))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as exc:
+        raise RefusedError(IO, f"{path.name} cannot be read: {exc}") from exc
+    if not isinstance(body, dict):
+        raise RefusedError(IO, f"{path.name} is not a JSON object")
+    return body
