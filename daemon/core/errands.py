@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from outlast.daemon.ship.link import Peer, PeerRefused, PeerUnreachable
 
 from outlast.daemon.checkpoint.commit import CommitError, CommitOrder, commit
 from outlast.daemon.checkpoint.retention import prune
@@ -20,6 +19,7 @@ from outlast.daemon.core import state as job_state
 from outlast.daemon.core.facts import Commit, PeerFact, Place, Role
 from outlast.daemon.core.job import Job
 from outlast.daemon.core.record import Record
+from outlast.daemon.ship.link import Peer, PeerRefused, PeerUnreachable
 from outlast.providers.base import Clock
 from outlast.wire.manifest import Manifest, read
 from outlast.wire.messages import StandDown
@@ -59,6 +59,16 @@ class Errands:
     def in_flight(self) -> dict[str, Place | None]:
         """What runs now, by name."""
         return {name: place for name, (_, place) in self._running.items()}
+
+    @property
+    def safe(self) -> bool:
+        """Nothing more of this job is to be saved here: handed over, or its newest is at the peer."""
+        if self._job.state.role is not Role.PRIMARY:
+            return True
+        notice, newest = self._job.notice, self._job.newest
+        if notice is None or newest is None or newest.flush_id != notice.episode:
+            return False
+        return self._peer is None or (self._at_peer is not None and self._at_peer.order >= newest.order)
 
     def peer_fact(self) -> PeerFact | None:
         """The peer as the plan sees it, or None where none is configured."""

@@ -6,10 +6,10 @@ All times are monotonic seconds of the injected clock unless a name ends in ``_w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 
-class Role(str, Enum):
+class Role(StrEnum):
     """What this node is to the job. ``FENCED``: it was primary, and a higher epoch exists elsewhere."""
 
     PRIMARY = "primary"
@@ -17,7 +17,7 @@ class Role(str, Enum):
     FENCED = "fenced"
 
 
-class Cause(str, Enum):
+class Cause(StrEnum):
     """Why a flush is asked for. A notice outranks everything else."""
 
     NOTICE = "notice"

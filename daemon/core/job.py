@@ -176,6 +176,9 @@ class Job:
         """An operator wants a checkpoint: resolves to where it is, or to why there is none."""
         flush_id = f"operator-{secrets.token_hex(4)}"
         future: asyncio.Future[Place | str] = asyncio.get_running_loop().create_future()
+        if not len(self.ranks):
+            future.set_result("no trainer is connected")
+            return future
         self.outcomes[flush_id] = future
         self._want(flush_id, Cause.OPERATOR, reason)
         return future
@@ -184,7 +187,8 @@ class Job:
         """An early word of the provider: one checkpoint, training goes on."""
         self.hint = hint
         self.alarm.set()
-        self._want(hint.id, Cause.HINT, f"hint: {hint.kind}")
+        if len(self.ranks):
+            self._want(hint.id, Cause.HINT, f"hint: {hint.kind}")
 
     def noticed(self, live: Live | None) -> None:
         """The most urgent notice is now this one, or none."""

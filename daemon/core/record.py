@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from outlast.daemon.core.notices import Live
+from outlast.daemon.history.rows import FlushStep, ShipStep
 from outlast.providers.base import Hint, Identity
 
 
@@ -15,17 +16,17 @@ class Record(Protocol):
         """One line of the timeline."""
         ...
 
-    def flush(self, job: str, flush_id: str, what: str, **fields: object) -> None:
+    def flush(self, job: str, flush_id: str, what: FlushStep, **fields: object) -> None:
         """A flush was asked, agreed, saved, committed or failed."""
         ...
 
-    def ship(self, job: str, epoch: int, tag: str, peer: str, what: str, **fields: object) -> None:
+    def ship(self, job: str, epoch: int, tag: str, peer: str, what: ShipStep, **fields: object) -> None:
         """A transfer began, shipped, verified or failed."""
         ...
 
     def hint(self, hint: Hint) -> None: ...
 
-    def identified(self, identity: Identity) -> None:
+    async def identified(self, identity: Identity) -> None:
         """Where this node is: its spell begins, or goes on."""
         ...
 

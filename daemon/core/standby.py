@@ -72,7 +72,12 @@ class Standby:
         self._newest: Place | None = None
         self._warned: Warned | None = None
         self._said_end = False
-        self.operator_asks = False
+        self.operator_asks: asyncio.Event | None = None
+
+    def ask_takeover(self) -> asyncio.Event:
+        """An operator wants this node to be primary; the event is set once it is."""
+        self.operator_asks = asyncio.Event()
+        return self.operator_asks
 
     async def run(self, beat: Callable[[], None]) -> None:
         """Look, decide and act until cancelled."""
@@ -112,7 +117,7 @@ class Standby:
             can_start=self._may_start(),
             when=self._when,
             takeover_after_s=self._after_s,
-            operator_asks=self.operator_asks,
+            operator_asks=self.operator_asks is not None,
         )
 
     def _look(self) -> tuple[Handover | None, Warned | None]:
@@ -145,7 +150,9 @@ class Standby:
             await asyncio.to_thread(write_handover, self._replicas, fence, self._clock.wall())
         new = job.became(Role.PRIMARY, action.epoch, because, started=job.state.started_epoch)
         await asyncio.to_thread(job_state.save, self._state_file, new)
-        self.operator_asks, self._attempts = False, 0
+        if self.operator_asks is not None:
+            self.operator_asks.set()
+        self.operator_asks, self._attempts = None, 0
         log.warning("taken_over", job=job.name, epoch=action.epoch, tag=place.tag, steps_lost=action.lost)
         self._record.event(
             "taken_over",

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 
 import structlog
-from outlast.daemon.ship.link import Peer, PeerRefused, PeerUnreachable
 
 from outlast.daemon.core.facts import Role
 from outlast.daemon.core.job import Job
+from outlast.daemon.ship.link import Peer, PeerRefused, PeerUnreachable
 from outlast.providers.base import Clock
 
 log = structlog.get_logger("outlast.job")

@@ -66,7 +66,7 @@ class Watcher:
         log.info("identified", provider=identity.provider, zone=identity.zone_id or identity.zone)
         if identity.spot is False:
             log.warning("not_a_spot_instance", instance=identity.instance_id)
-        self._record.identified(identity)
+        await self._record.identified(identity)
 
     async def _see(self, view: View) -> None:
         self._sighted(view.at)

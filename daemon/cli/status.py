@@ -1,0 +1,89 @@
+"""``outlast status``: what the daemon sees, what it has decided and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from outlast.daemon.cli.client import RefusedError, UnreachableError, add_socket_option, ask
+from outlast.daemon.ops.exit import ExitCode
+
+_EXAMPLES = """\
+examples:
+  outlast status
+  outlast status --json | jq '.jobs[].because'
+
+exit status: 0 all is well, 3 daemon not reachable, 4 degraded (blind watch, peer not reachable, history trouble)
+"""
+
+WAIT_S = 5.0
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register ``status``."""
+    parser = subparsers.add_parser(
+        "status",
+        help="show what the daemon sees, has decided and why",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_socket_option(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the status. Returns the exit code."""
+    try:
+        seen = ask(args.socket, {"op": "status"}, WAIT_S)
+    except (UnreachableError, RefusedError) as exc:
+        print(f"outlast: {exc}", file=sys.stderr)
+        return ExitCode.UNREACHABLE
+    print(json.dumps(seen) if args.json else "\n".join(_lines(seen)))
+    return ExitCode.DEGRADED if degraded(seen) else ExitCode.DONE
+
+
+def degraded(seen: dict[str, Any]) -> bool:
+    """Whether something that protects the job does not work now."""
+    blind = seen["provider"]["state"] == "blind"
+    unreachable = any(job["peer"] and job["peer"]["reachable"] is False for job in seen["jobs"])
+    return bool(blind or unreachable or seen["history"]["trouble"])
+
+
+def _lines(seen: dict[str, Any]) -> Iterator[str]:
+    provider = seen["provider"]
+    where = " ".join(str(provider.get(k)) for k in ("name", "zone", "instance_type") if provider.get(k))
+    watch = provider["state"] + (f" ({provider['because']})" if provider.get("because") else "")
+    yield f"{seen['node']}: {where or 'no provider'}, watch {watch}"
+    for notice in seen["notices"]:
+        yield f"  NOTICE {notice['action']} in {notice['seconds_left']:.0f} s ({notice['source']})"
+    if seen["history"]["trouble"]:
+        yield f"  history: {seen['history']['trouble']}"
+    for job in seen["jobs"]:
+        yield from _job(job)
+
+
+def _job(job: dict[str, Any]) -> Iterator[str]:
+    trainer, newest, peer = job["trainer"], job["newest"], job["peer"]
+    yield f"{job['name']}: {job['role']}, epoch {job['epoch']}"
+    yield f"  {job['because']}"
+    if trainer["ranks"]:
+        parked = f", {trainer['parked']} parked" if trainer["parked"] else ""
+        pace = f", {trainer['step_s']:.3f} s a step" if trainer["step_s"] else ""
+        yield f"  trainer: {trainer['ranks']} of {trainer['world']} ranks, step {trainer['step']}{pace}{parked}"
+    else:
+        yield f"  trainer: {'done' if trainer['done'] else 'not connected'}"
+    if newest:
+        yield f"  committed: {newest['tag']} ({newest['bytes']} bytes)"
+    if peer:
+        yield f"  peer: {_peer(peer)}"
+
+
+def _peer(peer: dict[str, Any]) -> str:
+    if peer["shipping"]:
+        return f"shipping, {peer['shipping']['sent']} of {peer['shipping']['total']} bytes"
+    has = f"has {peer['newest']['tag']}" if peer["newest"] else "has nothing yet"
+    return has if peer["reachable"] else f"not reachable: {peer['because']}"

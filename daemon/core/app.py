@@ -1,0 +1,198 @@
+"""``outlast run``: the parts of the daemon under one supervised task group."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+from outlast.providers.detect import detect
+
+from outlast.daemon.config import ConfigError, ProviderSettings, Settings, load
+from outlast.daemon.core.control import ControlSocket
+from outlast.daemon.core.diary import Diary
+from outlast.daemon.core.node import Desk, Switchboard, build
+from outlast.daemon.core.notices import Board
+from outlast.daemon.core.operator import Operator
+from outlast.daemon.core.status import job_status, node_status
+from outlast.daemon.core.supervise import Beat, Supervisor
+from outlast.daemon.core.trainers import TrainerSocket
+from outlast.daemon.core.watch import Watcher
+from outlast.daemon.ops.exit import ExitCode
+from outlast.daemon.ops.notify import Notifier
+from outlast.providers import registry
+from outlast.providers.base import Clock, Options, Provider
+
+log = structlog.get_logger("outlast")
+
+BOUND_S = 30.0
+STATUS_S = 1.0
+
+
+class Daemon:
+    """One life of the daemon. ``run`` returns the exit code."""
+
+    def __init__(
+        self, settings: Settings, config: Path, clock: Clock, boot_id: str, env: Mapping[str, str]
+    ) -> None:
+        self._settings = settings
+        self._config = config
+        self._clock = clock
+        self._notifier = Notifier(env, clock)
+        self._supervisor = Supervisor(clock)
+        self._diary = Diary(settings, clock, boot_id)
+        self._board = Board(clock, boot_id, hints=settings.provider.hints)
+        self._stop = asyncio.Event()
+        self._desks: dict[str, Desk] = {}
+        self._watcher: Watcher | None = None
+        self._provider: Provider | None = None
+
+    async def run(self) -> ExitCode:
+        """Serve until SIGTERM or SIGINT. An address or folder that cannot be had ends it with a message."""
+        await self._diary.open()
+        try:
+            self._desks = await asyncio.to_thread(build, self._settings, self._clock, self._diary)
+            for desk in self._desks.values():
+                measured = await self._diary.measured(desk.job.name)
+                desk.job.flush_s, desk.job.ship_bytes_s = measured.flush_s, measured.ship_bytes_s
+            return await self._serve()
+        except OSError as exc:
+            log.error("cannot_start", because=str(exc))
+            return ExitCode.FAILED
+        finally:
+            if self._provider is not None:
+                await self._provider.close()
+            await self._diary.close()
+
+    async def _serve(self) -> ExitCode:
+        node = self._settings.node
+        trainers = TrainerSocket(node.trainer_socket, Switchboard(self._desks))
+        control = ControlSocket(node.control_socket, self._handlers())
+        await trainers.start()
+        await control.start()
+        self._listen_to_signals()
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._supervisor.run(name, part, bound), name=name)
+                for name, part, bound in self._parts(trainers, control)
+            ]
+            self._notifier.ready(self._sentence())
+            log.info("serving", node=node.name, jobs=sorted(self._desks), socket=str(node.trainer_socket))
+            await self._stop.wait()
+            self._notifier.stopping("stopping")
+            for task in tasks:
+                task.cancel()
+        log.info("stopped", node=node.name)
+        return ExitCode.DONE
+
+    def _parts(self, trainers: TrainerSocket, control: ControlSocket) -> list[tuple[str, Any, float | None]]:
+        parts: list[tuple[str, Any, float | None]] = [
+            ("trainers", lambda _: trainers.run(), None),
+            ("control", lambda _: control.run(), None),
+            ("heartbeat", self._heartbeat, BOUND_S),
+        ]
+        self._make_watcher()
+        if self._watcher is not None:
+            parts.append(("watch", self._watcher.run, None))
+        for name, desk in self._desks.items():
+            parts.append((f"{name}:keeper", desk.keeper.run, BOUND_S))
+            if desk.peer is not None:
+                parts.append((f"{name}:peer", _without_beat(desk.peer.run), None))
+            if desk.warner is not None:
+                parts.append((f"{name}:warner", _without_beat(desk.warner.run), None))
+            if desk.standby is not None:
+                parts.append((f"{name}:standby", desk.standby.run, BOUND_S))
+        return parts
+
+    def _make_watcher(self) -> None:
+        wanted = self._settings.provider
+        name = detect() if wanted.name == "auto" else wanted.name
+        if name is None or name not in registry.NAMES:
+            if wanted.name != "none":
+                log.warning(
+                    "no_provider", because="this machine's cloud was not recognised; set provider.name"
+                )
+            return
+        self._provider = registry.create(name, _options(wanted), self._clock)
+        file = self._settings.node.state / "notices.json"
+        jobs = [desk.job for desk in self._desks.values()]
+        self._watcher = Watcher(self._provider, self._board, file, jobs, self._clock, self._diary)
+
+    # ---- the outside
+
+    def _handlers(self) -> dict[str, Any]:
+        operator = Operator(self._desks)
+        return {"status": self._status, "checkpoint": operator.checkpoint, "takeover": operator.takeover}
+
+    async def _status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
+        body = node_status(self._settings.node.name, self._watcher, self._board, self._clock)
+        body["history"] = self._diary.state
+        body["jobs"] = [job_status(d.job, d.errands, d.welcome.parked) for d in self._desks.values()]
+        return body
+
+    def _sentence(self) -> str:
+        return "; ".join(
+            f"{n}: {d.job.last_decision or d.job.state.role.value}" for n, d in self._desks.items()
+        )
+
+    async def _heartbeat(self, beat: Beat) -> None:
+        """Feeds systemd's watchdog while every part shows life; acknowledges; keeps the spell's heartbeat."""
+        interval = min(STATUS_S, self._notifier.watchdog_interval_s or STATUS_S)
+        while True:
+            beat()
+            stale = self._supervisor.stale()
+            if stale:
+                log.error("part_hangs", parts=stale)
+            else:
+                self._notifier.watchdog()
+            self._notifier.status(self._sentence())
+            self._diary.heartbeat()
+            await self._acknowledge()
+            await asyncio.sleep(interval)
+
+    _acknowledged: frozenset[str] = frozenset()
+
+    async def _acknowledge(self) -> None:
+        """Only where asked for, and only once nothing more is to be saved here: it can hasten the end."""
+        urgent, provider = self._board.urgent, self._provider
+        if urgent is None or provider is None or not self._settings.provider.acknowledge:
+            return
+        if urgent.episode in self._acknowledged or not provider.can_acknowledge:
+            return
+        if not all(desk.errands.safe for desk in self._desks.values()):
+            return
+        self._acknowledged |= {urgent.episode}
+        log.warning("acknowledged", id=urgent.id, because="every job is safe at its peer")
+        await provider.acknowledge(urgent.id)
+
+    def _listen_to_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+
+    def _reload(self) -> None:
+        """Check the file; the running settings stay as they are."""
+        self._notifier.reloading()
+        try:
+            changed = load(self._config) != self._settings
+        except ConfigError as exc:
+            log.error("config_not_taken", because=str(exc), hint="the running settings stay")
+        else:
+            hint = "restart the daemon to apply it; trainers keep running" if changed else "nothing changed"
+            log.info("config_checked", changed=changed, hint=hint)
+        self._notifier.ready(self._sentence())
+
+
+def _options(settings: ProviderSettings) -> Options:
+    return Options(settings.endpoint, settings.poll_s, settings.notice_s, settings.own_name)
+
+
+def _without_beat(run: Any) -> Any:
+    async def part(_beat: Beat) -> None:
+        await run()
+
+    return part

@@ -1,0 +1,144 @@
+"""One node: its jobs and their shells, built from the settings and what a previous life left on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from outlast.daemon.checkpoint.recovery import recover
+from outlast.daemon.config import JobSettings, Settings
+from outlast.daemon.core import state as job_state
+from outlast.daemon.core.errands import Errands
+from outlast.daemon.core.facts import Place, Role
+from outlast.daemon.core.job import Job
+from outlast.daemon.core.keeper import Keeper
+from outlast.daemon.core.launch import Launcher, Start
+from outlast.daemon.core.record import Record
+from outlast.daemon.core.standby import Standby
+from outlast.daemon.core.state import JobState
+from outlast.daemon.core.trainers import Connection
+from outlast.daemon.core.warner import Warner
+from outlast.daemon.core.welcome import Welcome
+from outlast.daemon.ship.link import Peer, PeerSettings
+from outlast.providers.base import Clock
+from outlast.wire.messages import FromHook
+from outlast.wire.store import scan
+
+log = structlog.get_logger("outlast.node")
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """A job with all that keeps it on this node."""
+
+    job: Job
+    keeper: Keeper
+    welcome: Welcome
+    errands: Errands
+    peer: Peer | None
+    warner: Warner | None
+    standby: Standby | None
+
+
+def build(settings: Settings, clock: Clock, record: Record) -> dict[str, Desk]:
+    """Take up every job where the last life left it: half commits are finished first. Blocking."""
+    return {job.name: _desk(settings, job, clock, record) for job in settings.jobs}
+
+
+def _desk(settings: Settings, job_settings: JobSettings, clock: Clock, record: Record) -> Desk:
+    name = job_settings.name
+    state_file = settings.node.state / "jobs" / f"{name}.json"
+    replicas = job_settings.replicas / name if job_settings.replicas else None
+    stores = [s for s in (job_settings.checkpoints, replicas) if s is not None]
+    for store in stores:
+        for sentence in recover(store):
+            log.info("recovered", job=name, what=sentence)
+    state = job_state.load(state_file) or _first_state(job_settings, stores)
+    job_state.save(state_file, state)
+    job = Job(name, job_settings.checkpoints, job_settings.every_s, state, clock, record)
+    if state.role is not Role.STANDBY:
+        _take_up_newest(job, stores)
+    peer = _peer(job_settings, clock)
+    welcome = Welcome(job, stores, record)
+    errands = Errands(job, peer, stores, state_file, clock, record)
+    keeper = Keeper(job, errands, welcome, clock, record)
+    warner = Warner(job, peer, clock) if peer else None
+    if peer is not None:
+        peer.on_change = lambda _state: job.changed.set()
+    standby = None
+    if replicas is not None:
+        start = job_settings.start
+        launcher = _launcher(settings, job_settings)
+        when = start.when if start else "takeover"
+        standby = Standby(
+            job, welcome, launcher, replicas, when, job_settings.takeover_after_s, state_file, clock, record
+        )
+    return Desk(job, keeper, welcome, errands, peer, warner, standby)
+
+
+def _first_state(settings: JobSettings, stores: list[Path]) -> JobState:
+    """Without a state file the epoch is what the stores hold; a fresh primary begins with 1."""
+    role = Role(settings.role)
+    held = max((c.epoch for s in stores for c in scan(s)), default=0) if role is Role.PRIMARY else 0
+    epoch = max(1, held) if role is Role.PRIMARY else 0
+    return JobState(epoch, role, started_epoch=epoch, because="first start")
+
+
+def _take_up_newest(job: Job, stores: list[Path]) -> None:
+    for found in (next(iter(scan(s)), None) for s in stores):
+        if found is not None:
+            manifest = found.manifest
+            size, flush = manifest.total_bytes, manifest.flush_id
+            job.found(Place(found.epoch, found.tag, found.step, flush, size))
+
+
+def _peer(settings: JobSettings, clock: Clock) -> Peer | None:
+    peer = settings.peer
+    if peer is None:
+        return None
+    return Peer(
+        PeerSettings(
+            host=peer.host,
+            port=peer.port,
+            user=peer.user,
+            host_key=peer.host_key,
+            key=peer.key,
+            bulk=peer.bulk,
+            channels=peer.channels,
+        ),
+        settings.name,
+        clock,
+    )
+
+
+def _launcher(settings: Settings, job: JobSettings) -> Launcher | None:
+    if job.start is None:
+        return None
+    start = Start(job.start.command or (), job.start.unit or "", job.start.folder, job.start.env)
+    folder = settings.node.state / "jobs"
+    env = {"OUTLAST_SOCKET": str(settings.node.trainer_socket), "OUTLAST_JOB": job.name}
+    return Launcher(start, folder / f"{job.name}.lock", folder / f"{job.name}.trainer.log", env)
+
+
+class Switchboard:
+    """Passes each rank's words to its job."""
+
+    def __init__(self, desks: Mapping[str, Desk]) -> None:
+        self._desks = desks
+
+    def rank_joined(self, connection: Connection) -> str | None:
+        """The job takes the rank, or says why not."""
+        desk = self._desks.get(connection.hello.job)
+        if desk is None:
+            known = ", ".join(sorted(self._desks)) or "none"
+            return f"job {connection.hello.job} is not configured on this node (there are: {known})"
+        return desk.job.joined(connection)
+
+    def rank_said(self, connection: Connection, message: FromHook) -> None:
+        self._desks[connection.hello.job].job.said(connection, message)
+
+    def rank_left(self, connection: Connection) -> None:
+        self._desks[connection.hello.job].job.left(connection)

@@ -1,0 +1,94 @@
+"""What the daemon sees, has decided and why: the object that ``outlast status --json`` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outlast import __version__
+from outlast.daemon.core.errands import Errands
+from outlast.daemon.core.facts import Place
+from outlast.daemon.core.job import Job
+from outlast.daemon.core.notices import Board
+from outlast.daemon.core.watch import Watcher
+from outlast.providers.base import Clock
+
+
+def node_status(name: str, watcher: Watcher | None, board: Board, clock: Clock) -> dict[str, Any]:
+    """The node's part: who it is, how the watch does, the live notices."""
+    return {
+        "node": name,
+        "version": __version__,
+        "provider": _watch(watcher, clock),
+        "notices": [
+            {
+                "id": live.id,
+                "action": live.action,
+                "source": live.source,
+                "seconds_left": round(live.deadline - clock.monotonic(), 3),
+                "first_seen": live.first_seen_wall,
+            }
+            for live in board.live.values()
+        ],
+    }
+
+
+def _watch(watcher: Watcher | None, clock: Clock) -> dict[str, Any]:
+    if watcher is None:
+        return {"name": "none", "state": "off"}
+    who = watcher.identity
+    seen = watcher.seen_at
+    state = "blind" if watcher.because else "ok"
+    return {
+        "name": who.provider if who else None,
+        "state": state,
+        "because": watcher.because,
+        "seen_s_ago": None if seen is None else round(clock.monotonic() - seen, 3),
+        "region": who.region if who else None,
+        "zone": (who.zone_id or who.zone) if who else None,
+        "instance_type": who.instance_type if who else None,
+        "spot": who.spot if who else None,
+    }
+
+
+def job_status(job: Job, errands: Errands, parked: int) -> dict[str, Any]:
+    """One job's part."""
+    layout = job.ranks.layout
+    return {
+        "name": job.name,
+        "role": job.state.role.value,
+        "epoch": job.state.epoch,
+        "because": job.last_decision or job.state.because,
+        "trainer": {
+            "ranks": len(job.ranks),
+            "world": layout.world if layout else None,
+            "parked": parked,
+            "step": job.ranks.step if len(job.ranks) else job.done_step,
+            "step_s": job.ranks.step_s,
+            "done": job.done_step is not None,
+            "pids": [c.pid for c in job.ranks],
+        },
+        "flush": job.flush.id if job.flush else None,
+        "held": job.held_for is not None,
+        "newest": _place(job.newest),
+        "next_checkpoint_s": job.interval_left(),
+        "peer": _peer(errands),
+    }
+
+
+def _place(place: Place | None) -> dict[str, Any] | None:
+    if place is None:
+        return None
+    return {"epoch": place.epoch, "tag": place.tag, "step": place.step, "bytes": place.size}
+
+
+def _peer(errands: Errands) -> dict[str, Any] | None:
+    seen = errands.peer_fact()
+    if seen is None:
+        return None
+    sent, total = errands.sent
+    return {
+        "reachable": seen.reachable,
+        "because": seen.because,
+        "newest": _place(seen.newest),
+        "shipping": {"sent": sent, "total": total} if "ship" in errands.in_flight else None,
+    }

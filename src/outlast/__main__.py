@@ -1,0 +1,92 @@
+"""The command line. Each command is a module that is imported only when it is the one asked for."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from outlast import __version__
+
+# Command to (module, what the top-level help says). `receive` must start fast: sshd starts one a channel.
+COMMANDS = {
+    "run": ("outlast.daemon.cli.run", "run the daemon in the foreground"),
+    "status": ("outlast.daemon.cli.status", "show what the daemon sees, has decided and why"),
+    "checkpoint": ("outlast.daemon.cli.ask", "save and commit a checkpoint now"),
+    "takeover": ("outlast.daemon.cli.ask", "make this standby the primary"),
+    "verify": ("outlast.daemon.cli.verify", "check a checkpoint, or a folder of them, file by file"),
+    "history": ("outlast.daemon.cli.history", "what has happened: spells, interruptions, the timeline"),
+    "config": ("outlast.daemon.cli.config", "check a configuration file"),
+    "drill": (
+        "outlast.simulations.drill.cli",
+        "rehearse an interruption on this machine, with real training",
+    ),
+    "simulate": ("outlast.simulations.simulate", "a provider's metadata endpoint, scripted"),
+    "receive": ("outlast.daemon.ship.receive", "take a peer's checkpoints (sshd starts it)"),
+}
+
+EXAMPLES = """\
+examples:
+  outlast drill                       rehearse an interruption here, end to end
+  outlast config check                is /etc/outlast/outlast.yaml right?
+  outlast run                         protect this node's jobs
+  outlast status                      what is going on, and why
+  outlast verify /data/checkpoints    which checkpoints are whole?
+
+Each command has its own --help with examples.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Returns its exit code; 2 for wrong usage, 130 when interrupted."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser(words[0] if words else "")
+    args = parser.parse_args(words)
+    if not hasattr(args, "run"):
+        parser.print_help()
+        return 2
+    try:
+        return int(args.run(args))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader went away (`| head`): nothing is left to say, and Python must not try to.
+        sys.stderr.close()
+        return 1
+
+
+def _parser(command: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="outlast",
+        description="Training that outlasts the spot instance it runs on.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"outlast {__version__}")
+    subparsers = parser.add_subparsers(metavar="COMMAND")
+    if command in COMMANDS:
+        _register(subparsers, command)
+    else:
+        for name, (_, text) in COMMANDS.items():
+            subparsers.add_parser(name, help=text)
+    return parser
+
+
+def _register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], command: str) -> None:
+    module, _ = COMMANDS[command]
+    try:
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as exc:
+        if exc.name and exc.name.startswith("outlast"):
+            raise
+        extra = "daemon" if command != "drill" else "daemon,deepspeed"
+        message = (
+            f"outlast {command} needs {exc.name}, which is not installed: pip install 'outlast[{extra}]'"
+        )
+        raise SystemExit(f"outlast: {message}") from exc
+    loaded.add_parser(subparsers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
