@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -65,3 +65,9 @@ class ManualClock:
 def manual_clock() -> ManualClock:
     """A clock moved by hand."""
     return ManualClock()
+
+
+@pytest.fixture(scope="session")
+def new_clock() -> Callable[[], ManualClock]:
+    """Makes clocks, for a test with several nodes or for hypothesis. Annotate with ``tests.conftest``."""
+    return ManualClock
