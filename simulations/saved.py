@@ -1,0 +1,58 @@
+"""A tag as the ranks of a DeepSpeed job leave it: the names and archives are real, the weights are noise."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import time
+import zipfile
+from pathlib import Path
+
+from outlast.daemon.checkpoint.commit import CommitOrder, commit
+from outlast.wire.messages import Layout
+from outlast.wire.shards import state_name
+from outlast.wire.store import Committed, epoch_folder
+
+TWO_RANKS = Layout(world=2, data=2, zero_stage=2)
+FOUR_RANKS = Layout(world=4, data=4, zero_stage=2)
+
+
+def save_tag(folder: Path, layout: Layout = TWO_RANKS, *, seed: int = 0, shard_bytes: int = 4096) -> Path:
+    """Write all ranks' files into ``folder``, which is made. The same seed gives the same bytes."""
+    folder.mkdir(parents=True)
+    noise = random.Random(seed)
+    _archive(
+        folder / "mp_rank_00_model_states.pt", {"dp_world_size": layout.data}, noise.randbytes(shard_bytes)
+    )
+    for rank in range(layout.data):
+        name = f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
+        _archive(folder / name, {"rank": rank}, noise.randbytes(shard_bytes))
+    for rank in range(layout.world):
+        _archive(folder / state_name(rank), {"rank": rank, "seed": seed}, noise.randbytes(64))
+    return folder
+
+
+def order(step: int, *, epoch: int = 1, job: str = "gpt", layout: Layout = TWO_RANKS) -> CommitOrder:
+    """The order to commit ``global_step<step>``."""
+    return CommitOrder(job, f"global_step{step}", step, epoch, f"flush-{step}", "simulated", layout)
+
+
+def committed(
+    store: Path,
+    step: int,
+    *,
+    epoch: int = 1,
+    job: str = "gpt",
+    layout: Layout = TWO_RANKS,
+    shard_bytes: int = 4096,
+) -> Committed:
+    """Save and commit one checkpoint in ``store``."""
+    wanted = order(step, epoch=epoch, job=job, layout=layout)
+    save_tag(epoch_folder(store, epoch) / f"{wanted.tag}.partial", layout, seed=step, shard_bytes=shard_bytes)
+    return commit(store, wanted, time.time())
+
+
+def _archive(path: Path, told: dict[str, int], data: bytes) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(f"{path.stem}/data.pkl", pickle.dumps(told, protocol=2))
+        archive.writestr(f"{path.stem}/data/0", data)
