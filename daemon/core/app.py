@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from outlast.providers.detect import detect
 
 from outlast.daemon.config import ConfigError, ProviderSettings, Settings, load
 from outlast.daemon.core.control import ControlSocket
@@ -25,6 +24,7 @@ from outlast.daemon.ops.exit import ExitCode
 from outlast.daemon.ops.notify import Notifier
 from outlast.providers import registry
 from outlast.providers.base import Clock, Options, Provider
+from outlast.providers.detect import detect
 
 log = structlog.get_logger("outlast")
 
@@ -109,12 +109,11 @@ class Daemon:
 
     def _make_watcher(self) -> None:
         wanted = self._settings.provider
+        if wanted.name == "none":
+            return
         name = detect() if wanted.name == "auto" else wanted.name
         if name is None or name not in registry.NAMES:
-            if wanted.name != "none":
-                log.warning(
-                    "no_provider", because="this machine's cloud was not recognised; set provider.name"
-                )
+            log.warning("no_provider", because="the cloud was not recognised; set provider.name")
             return
         self._provider = registry.create(name, _options(wanted), self._clock)
         file = self._settings.node.state / "notices.json"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -202,8 +203,9 @@ class Errands:
         await self.fence(f"{place.tag} was handed over to {self._peer.name}, which goes on in epoch {epoch}")
 
     async def fence(self, why: str) -> None:
-        new = self._job.became(Role.FENCED, self._job.state.epoch, why)
-        await asyncio.to_thread(job_state.save, self._state_file, new)
+        fenced = replace(self._job.state, role=Role.FENCED, because=why)
+        await asyncio.to_thread(job_state.save, self._state_file, fenced)
+        self._job.became(fenced)
         log.warning("fenced", job=self._job.name, because=why)
 
 

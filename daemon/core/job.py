@@ -21,7 +21,6 @@ from outlast.daemon.core.facts import (
     FlushFact,
     PeerFact,
     Place,
-    Role,
     Wish,
 )
 from outlast.daemon.core.notices import Live
@@ -50,6 +49,7 @@ class Job:
     ) -> None:
         self.name = name
         self.checkpoints = checkpoints
+        self._folders = _spellings(checkpoints)
         self.state = state
         self.ranks = Ranks()
         self.changed = asyncio.Event()
@@ -288,12 +288,10 @@ class Job:
         flush_id = f"interval-{secrets.token_hex(4)}"
         self._wishes.append(Wish(flush_id, Cause.INTERVAL, "the interval is over"))
 
-    def became(self, role: Role, epoch: int, because: str, *, started: int | None = None) -> JobState:
-        """The job's state after a change of role; the caller makes it durable before acting on it."""
-        started_epoch = self.state.started_epoch if started is None else started
-        self.state = JobState(epoch, role, started_epoch, because)
+    def became(self, state: JobState) -> None:
+        """Another role or epoch; the caller has made it durable."""
+        self.state = state
         self.changed.set()
-        return self.state
 
 
 def _spellings(folder: Path | None) -> frozenset[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from outlast.daemon.core.facts import Place, Role
 from outlast.daemon.core.job import Job
 from outlast.daemon.core.launch import Launcher, LaunchError
 from outlast.daemon.core.record import Record
+from outlast.daemon.core.state import JobState
 from outlast.daemon.core.takeover import (
     Handover,
     SendHome,
@@ -132,7 +133,7 @@ class Standby:
         self._warned = warned
         if warned is not None:
             kind, step, epoch = warned.kind, warned.step, warned.epoch
-            self._record.event("peer_warned", self._job.name, kind=kind, step=step, epoch=epoch)
+            self._record.event("peer_warned", self._job.name, warning=kind, step=step, epoch=epoch)
 
     def _tell(self, decision: StandbyDecision) -> None:
         gist = "".join(c for c in decision.because if not c.isdigit())
@@ -148,8 +149,7 @@ class Standby:
             # The old primary may yet live: from here on the receiver refuses its bytes.
             fence = Handover(action.epoch, place.tag, place.step, place.epoch)
             await asyncio.to_thread(write_handover, self._replicas, fence, self._clock.wall())
-        new = job.became(Role.PRIMARY, action.epoch, because, started=job.state.started_epoch)
-        await asyncio.to_thread(job_state.save, self._state_file, new)
+        await self._become(JobState(action.epoch, Role.PRIMARY, job.state.started_epoch, because))
         if self.operator_asks is not None:
             self.operator_asks.set()
         self.operator_asks, self._attempts = None, 0
@@ -176,8 +176,12 @@ class Standby:
                 return
             await self._start_trainer()
         if job.has_stepped:
-            new = job.became(Role.PRIMARY, job.state.epoch, job.state.because, started=job.state.epoch)
-            await asyncio.to_thread(job_state.save, self._state_file, new)
+            await self._become(replace(job.state, started_epoch=job.state.epoch))
+
+    async def _become(self, state: JobState) -> None:
+        """Durable first, then true."""
+        await asyncio.to_thread(job_state.save, self._state_file, state)
+        self._job.became(state)
 
     def _may_start(self) -> bool:
         if self._launcher is None:
