@@ -16,7 +16,7 @@ examples:
   outlast status
   outlast status --json | jq '.jobs[].because'
 
-exit status: 0 all is well, 3 daemon not reachable, 4 degraded (blind watch, peer not reachable, history trouble)
+exit status: 0 all is well, 3 daemon not reachable, 4 degraded (blind watch, lost peer, history trouble)
 """
 
 WAIT_S = 5.0
@@ -73,7 +73,8 @@ def _job(job: dict[str, Any]) -> Iterator[str]:
     if trainer["ranks"]:
         parked = f", {trainer['parked']} parked" if trainer["parked"] else ""
         pace = f", {trainer['step_s']:.3f} s a step" if trainer["step_s"] else ""
-        yield f"  trainer: {trainer['ranks']} of {trainer['world']} ranks, step {trainer['step']}{pace}{parked}"
+        ranks = f"{trainer['ranks']} of {trainer['world']} ranks"
+        yield f"  trainer: {ranks}, step {trainer['step']}{pace}{parked}"
     else:
         yield f"  trainer: {'done' if trainer['done'] else 'not connected'}"
     if newest:

@@ -20,7 +20,7 @@ COMMANDS = {
     "config": ("outlast.daemon.cli.config", "check a configuration file"),
     "drill": (
         "outlast.simulations.drill.cli",
-        "rehearse an interruption on this machine, with real training",
+        "rehearse an interruption here, with real training",
     ),
     "simulate": ("outlast.simulations.simulate", "a provider's metadata endpoint, scripted"),
     "receive": ("outlast.daemon.ship.receive", "take a peer's checkpoints (sshd starts it)"),

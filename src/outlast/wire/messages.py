@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Union, get_args, get_type_hints
+from typing import Any, ClassVar, get_args, get_type_hints
 
 PROTOCOL = 1
 MAX_LINE = 64 * 1024
@@ -21,7 +21,7 @@ class WireError(ValueError):
 
 @dataclass(frozen=True)
 class Layout:
-    """How the job is spread over ranks: world size, parallel sizes, ZeRO stage (0–3)."""
+    """How the job is spread over ranks: world size, parallel sizes, ZeRO stage (0 to 3)."""
 
     world: int
     data: int = 1
@@ -166,9 +166,9 @@ class StandDown:
     committed: bool = False
 
 
-FromHook = Union[Hello, Progress, Ask, At, Saved, Failed, Done]
-ToHook = Union[Resume, Park, Flush, Agree, StandDown]
-Message = Union[FromHook, ToHook]
+FromHook = Hello | Progress | Ask | At | Saved | Failed | Done
+ToHook = Resume | Park | Flush | Agree | StandDown
+Message = FromHook | ToHook
 
 _FROM_HOOK: dict[str, Any] = {c.type: c for c in get_args(FromHook)}
 _TO_HOOK: dict[str, Any] = {c.type: c for c in get_args(ToHook)}
