@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
+import pytest_randomly
 from blockbuster import BlockBuster, blockbuster_ctx
+
+# DeepSpeed registers a seeder of its own; to call it would load PyTorch into every test run.
+pytest_randomly.entrypoint_reseeds = []
 
 
 @pytest.fixture(autouse=True)

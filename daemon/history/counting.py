@@ -147,11 +147,11 @@ def merge(*several: Rows) -> Rows:
 
 def _settled(rows: Rows, now: float) -> Rows:
     """Spells whose own file could not tell their end any more get it from notices and peers."""
-    last = {}
+    last: dict[int, float] = {}
     for notice in rows.notices:
         if notice.withdrawn is None and not notice.drill:
             last[notice.spell] = max(notice.deadline, last.get(notice.spell, notice.deadline))
-    lost = {}
+    lost: dict[int, float] = {}
     for loss in rows.losses:
         spell = None if loss.drill else _spell_of(rows.spells, loss)
         if spell is not None:

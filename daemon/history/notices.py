@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 from outlast.daemon.history.deadlines import Deadline, settle
 from outlast.daemon.history.rows import Moment, OpenNotice
@@ -54,7 +55,8 @@ class Notices(Spells):
 
     def open_notices(self, spell: int) -> list[OpenNotice]:
         """The notices of this spell that were not withdrawn, the earliest deadline first."""
-        rows = self._read(lambda db: db.execute(_OPEN, (spell,)).fetchall(), [])
+        none: list[tuple[Any, ...]] = []
+        rows = self._read(lambda db: db.execute(_OPEN, (spell,)).fetchall(), none)
         return sorted((OpenNotice(*row) for row in rows), key=lambda notice: notice.deadline_wall)
 
     def hint_seen(self, spell: int, hint: Hint) -> None:

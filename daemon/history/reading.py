@@ -45,7 +45,7 @@ def rows_of(db: sqlite3.Connection) -> Rows:
     try:
         return Rows(
             spells=tuple(_spell(row) for row in db.execute(_SPELLS)),
-            notices=tuple(NoticeRow(*row[:8], drill=bool(row[8])) for row in db.execute(_NOTICES)),
+            notices=tuple(_notice(row) for row in db.execute(_NOTICES)),
             hints=tuple(HintRow(*row) for row in db.execute(_HINTS)),
             losses=tuple(_loss(row) for row in db.execute(_LOSSES)),
         )
@@ -80,6 +80,11 @@ def _spell(row: tuple[Any, ...]) -> Spell:
     return Spell(
         number, Pool(*pool), instance_id, node, boot_id, bool(drill), began, heartbeat, alive_s, ended, cause
     )
+
+
+def _notice(row: tuple[Any, ...]) -> NoticeRow:
+    spell, name, episode, action, source, first_seen, deadline, withdrawn, drill = row
+    return NoticeRow(spell, name, episode, action, source, first_seen, deadline, withdrawn, bool(drill))
 
 
 def _loss(row: tuple[Any, ...]) -> LossRow:

@@ -89,7 +89,10 @@ class Timeline(Notices):
 def read_events(db: sqlite3.Connection, since: float, limit: int) -> list[Event]:
     """As ``Timeline.events``, from any open file. Raises sqlite3.Error."""
     rows = db.execute(_EVENTS, (since, limit)).fetchall()
-    return [Event(*row[:6], fields=_fields(row[6])) for row in reversed(rows)]
+    return [
+        Event(number, wall, mono, job, kind, episode, _fields(text))
+        for number, wall, mono, job, kind, episode, text in reversed(rows)
+    ]
 
 
 def _event_values(

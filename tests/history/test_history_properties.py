@@ -151,7 +151,7 @@ class Life(RuleBasedStateMachine):
 def test_no_order_of_faults_breaks_the_history(new_clock: Callable[[], ManualClock]) -> None:
     """Deadlines never move later, exposure is exact, ended spells stay ended, whatever happens in between."""
     MAKE[:] = [new_clock]
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Life,
         settings=settings(
             max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)

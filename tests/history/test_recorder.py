@@ -13,6 +13,7 @@ import pytest
 
 from outlast.daemon.core.record import Record
 from outlast.daemon.history import recorder as module
+from outlast.daemon.history.db import History
 from outlast.daemon.history.recorder import Recorder
 from outlast.providers.base import Action, Hint, Identity, Notice
 
@@ -102,14 +103,19 @@ async def test_a_disk_that_hangs_longer_than_usual_is_named(
 ) -> None:
     """After ten seconds without an answer the recorder says so, before anything is lost."""
     gate, taken = threading.Event(), threading.Event()
-    recorder.record(lambda _: (taken.set(), gate.wait(30)))
+
+    def hang(_: History) -> None:
+        taken.set()
+        gate.wait(30)
+
+    recorder.record(hang)
     try:
         assert await asyncio.to_thread(taken.wait, 10)
         recorder.event("tick")
         assert recorder.trouble is None
         manual_clock.advance(11)
-        assert recorder.trouble is not None
-        assert "has not answered for 11 s; 2 records wait" in recorder.trouble.because
+        late = str(recorder.trouble)
+        assert "has not answered for 11 s; 2 records wait" in late
     finally:
         gate.set()
 
