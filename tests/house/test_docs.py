@@ -24,9 +24,9 @@ def commands(page: str) -> list[list[str]]:
     found = []
     for block in _FENCE.findall(page):
         for line in block.replace("\\\n", " ").splitlines():
-            line = _BEFORE.sub("", line.strip())
-            if line.split(" ")[0] in {"outlast", ".venv/bin/outlast", "./dev"}:
-                found.append(_words(line))
+            command = _BEFORE.sub("", line.strip())
+            if command.split(" ")[0] in {"outlast", ".venv/bin/outlast", "./dev"}:
+                found.append(_words(command))
     return found
 
 
@@ -48,13 +48,8 @@ def test_commands_are_found_in_a_page() -> None:
 @cache
 def help_of(*words: str) -> str:
     """The help text of a command. Fails the test if there is no such command."""
-    done = subprocess.run(
-        [sys.executable, "-m", "outlast", *words, "--help"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = [sys.executable, "-m", "outlast", *words, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, f"outlast {' '.join(words)}: {done.stderr}"
     return done.stdout
 

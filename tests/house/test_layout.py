@@ -28,14 +28,8 @@ def test_test_files_have_names_of_their_own() -> None:
 @pytest.mark.parametrize("name", ["daemon", "providers", "hooks", "simulations"])
 def test_the_linked_folders_cannot_be_imported_bare(name: str) -> None:
     """`import daemon` is another project's name; from the root of the tree it says which import is meant."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"import {name}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    command = [sys.executable, "-c", f"import {name}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1
     assert f"import outlast.{name}, not {name}" in done.stderr
 

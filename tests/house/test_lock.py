@@ -36,9 +36,8 @@ def test_every_dependency_is_locked_at_a_version_that_pyproject_allows(requireme
 
 def test_every_line_is_a_pin_with_digests() -> None:
     """Nothing in the file escapes pip's check of what it downloads."""
-    lines = [
-        line for line in LOCK.splitlines() if line and not line.lstrip().startswith(("#", "--hash=sha256:"))
-    ]
+    said = [line.strip() for line in LOCK.splitlines()]
+    lines = [line for line in said if line and not line.startswith(("#", "--hash=sha256:"))]
     assert len(lines) == len(PINS)
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", pin["rest"]) for pin in PINS.values())
 

@@ -16,8 +16,8 @@ FOLDERS = ("daemon", "providers", "hooks", "simulations")
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy of the tree, as it is now."""
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what goes into the package, as it is now."""
     copy = tmp_path_factory.mktemp("tree") / "outlast"
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
     copy.mkdir()
@@ -26,36 +26,35 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         if (ROOT / file).exists():
             shutil.copy(ROOT / file, copy)
-    out = copy.parent / "dist"
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(copy)]
+    return copy
+
+
+@pytest.fixture(scope="session")
+def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from that copy."""
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(tree)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = out.glob("outlast-*.whl")
     return built
 
 
-def modules_of_the_tree() -> set[str]:
+def modules(tree: Path) -> set[str]:
     """Every module, by the path it has inside the package."""
-    found = {
-        f"outlast/{p.relative_to(ROOT / folder.parent)}" for folder in _code() for p in folder.rglob("*.py")
-    }
-    own = ROOT / "src" / "outlast"
-    found |= {f"outlast/{p.name}" for p in own.glob("*.py")}
-    found |= {f"outlast/{p.relative_to(own)}" for p in (own / "wire").rglob("*.py")}
+    own = tree / "src" / "outlast"
+    found = {f"outlast/{path.relative_to(tree)}" for name in FOLDERS for path in (tree / name).rglob("*.py")}
+    found |= {f"outlast/{path.relative_to(own)}" for path in (*own.glob("*.py"), *own.glob("wire/**/*.py"))}
     return found
 
 
-def _code() -> list[Path]:
-    return [ROOT / name for name in FOLDERS]
-
-
 @pytest.mark.timeout(180)
-def test_the_wheel_holds_every_module_of_the_tree_and_no_other(wheel: Path) -> None:
+def test_the_wheel_holds_every_module_of_the_tree_and_no_other(tree: Path, wheel: Path) -> None:
     """The linked folders are in the wheel as real files, and tests are not."""
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         metadata = archive.read(next(n for n in archive.namelist() if n.endswith("/METADATA"))).decode()
-    assert {name for name in names if name.endswith(".py")} == modules_of_the_tree()
+    assert {name for name in names if name.endswith(".py")} == modules(tree)
     assert "outlast/py.typed" in names
     required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:")]
     assert all("extra ==" in line for line in required), "the bare install has no dependency"
@@ -77,7 +76,7 @@ def python310() -> str | None:
 
 @pytest.mark.timeout(180)
 def test_an_empty_python_3_10_gets_only_outlast_and_its_hook_imports(wheel: Path, tmp_path: Path) -> None:
-    """pip may look nowhere but at the wheel, so a dependency would fail; the hook needs the standard library."""
+    """pip may look nowhere but at the wheel, so that a dependency would fail; the hook needs none."""
     interpreter = python310()
     if interpreter is None:
         pytest.skip("no Python 3.10 with venv on this machine")
