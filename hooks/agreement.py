@@ -1,0 +1,354 @@
+"""Where the training thread and the link's thread meet: one flag, and what it stands for.
+
+The link's thread calls ``hear`` with the daemon's words; the training thread calls ``meet`` at a step
+boundary, and only when ``asked`` is set. No socket and no torch here.
+
+How ranks agree without a collective. A flush reaches each rank's link thread, which promises at once the
+step whose end the rank will not pass (``At``): the step in progress. When all have promised, the daemon
+says ``Agree(T)`` with T the highest promise. A rank waits only at the end of its promised step, which is
+at most T, and only for words between threads; so the rank with the highest promise can always reach it.
+A rank whose daemon is lost in between learns T from another rank through the ballot, or gives up.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from outlast.hooks.ballot import Ballot, BallotError
+from outlast.wire.messages import Agree, At, Failed, Flush, FromHook, Saved, StandDown
+
+log = logging.getLogger("outlast")
+
+# The daemon gives up a flush it cannot finish; these bound the wait for a daemon that says nothing more.
+WAIT_AT_LEAST_S = 30.0
+WAIT_AT_MOST_S = 60.0
+RECONNECT_S = 10.0
+HELD_LOST_S = 60.0
+HELD_AT_MOST_S = 900.0
+CHECK_S = 5.0
+LEAVE_S = 10.0
+SLICE_S = 0.05
+
+
+@dataclass(frozen=True)
+class Order:
+    """A flush as the daemon asked for it. ``deadline`` is monotonic seconds, None where there is none."""
+
+    id: str
+    reason: str
+    asked_at: float
+    deadline: float | None
+    hold: bool
+
+    @property
+    def patience(self) -> float:
+        """Until when (monotonic seconds) to wait for the other ranks and the daemon's word."""
+        left = WAIT_AT_MOST_S if self.deadline is None else self.deadline - self.asked_at
+        return self.asked_at + min(max(left, WAIT_AT_LEAST_S), WAIT_AT_MOST_S)
+
+
+@dataclass(frozen=True)
+class Save:
+    """Save now: every rank that got so far does so at the end of ``step``, if the ballot says so."""
+
+    order: Order
+    step: int
+
+
+@dataclass(frozen=True)
+class Leave:
+    """The job has moved on: leave the training loop. ``reason`` is the daemon's."""
+
+    reason: str
+
+
+@dataclass
+class _Flush:
+    order: Order
+    at: int | None = None
+    agreed: int | None = None
+    answer: Saved | Failed | None = None
+    held_since: float = 0.0
+
+
+@dataclass
+class _Exit:
+    reason: str
+    at: int
+    until: float
+
+
+class Agreement:
+    """One rank's side of a flush. ``asked`` is the one flag a step looks at; ``step_count`` counts steps.
+
+    ``wake`` is called, without the lock, when there is something to send.
+    """
+
+    def __init__(self, ballot: Ballot, clock: Callable[[], float] = time.monotonic) -> None:
+        self.asked = False
+        self.step_count = 0
+        self.phase = -1  # the step count at which check() was last called
+        self.outbox: deque[FromHook] = deque()
+        self.wake: Callable[[], None] = lambda: None
+        self._ballot = ballot
+        self._clock = clock
+        self._cond = threading.Condition()
+        self._flush: _Flush | None = None
+        self._exit: _Exit | None = None
+        self._unanswered: Saved | Failed | None = None
+        self._at_boundary = False
+        self._connected = False
+        self._lost_at = clock()
+        self.committed_step = -1
+
+    # ---- the link's thread
+
+    def hear(self, message: Flush | Agree | StandDown) -> None:
+        """Take the daemon's word. Never blocks for long; replies are put into ``outbox``."""
+        with self._cond:
+            if isinstance(message, Flush):
+                self._hear_flush(message)
+            elif isinstance(message, Agree):
+                self._hear_agree(message)
+            else:
+                self._hear_stand_down(message)
+            self._cond.notify_all()
+
+    def connected(self) -> list[FromHook]:
+        """A new connection is greeted: what must be said again on it."""
+        with self._cond:
+            self._connected = True
+            again: list[FromHook] = [self._unanswered] if self._unanswered else []
+            flush = self._flush
+            if flush and flush.answer is None and flush.at is not None and flush.agreed is None:
+                again.append(At(flush.order.id, flush.at))
+            self.outbox.clear()
+            self._cond.notify_all()
+            return again
+
+    def lost(self) -> None:
+        """The connection is gone; waits at a boundary become bounded."""
+        with self._cond:
+            if self._connected:
+                self._connected, self._lost_at = False, self._clock()
+            self._cond.notify_all()
+
+    @property
+    def urgent(self) -> bool:
+        """A flush is open: reconnect without delay."""
+        return self._flush is not None or self._unanswered is not None
+
+    def promise_when_due(self) -> float | None:
+        """Give the promise that waited for ``check()`` once its time is over; else the seconds left."""
+        with self._cond:
+            flush = self._flush
+            if flush is None or flush.at is not None or flush.answer is not None:
+                return None
+            left = self._check_until(flush) - self._clock()
+            if left > 0:
+                return left
+            self._promise(flush, self.step_count + 1)
+            return None
+
+    def _hear_flush(self, message: Flush) -> None:
+        flush = self._flush
+        if flush is not None and flush.order.id == message.id:
+            # Asked again after a reconnect: say again what was promised.
+            self._repeat(flush)
+            return
+        self.asked = (
+            True  # before step_count is read: either this rank's step sees the flag, or we see its count
+        )
+        now = self._clock()
+        deadline = None if message.seconds_left is None else now + message.seconds_left
+        order = Order(message.id, message.reason, now, deadline, message.hold)
+        new = self._flush = _Flush(order)
+        if self._at_boundary:
+            self._promise(new, self.step_count)
+        elif self.phase != self.step_count:
+            self._promise(new, self.step_count + 1)
+        # else: a long phase that calls check(); see promise_when_due
+
+    def _repeat(self, flush: _Flush) -> None:
+        if flush.answer is not None:
+            self.outbox.append(flush.answer)
+        elif flush.at is not None:
+            self.outbox.append(At(flush.order.id, flush.at))
+
+    def _promise(self, flush: _Flush, step: int) -> None:
+        flush.at = step
+        self.outbox.append(At(flush.order.id, step))
+
+    def _check_until(self, flush: _Flush) -> float:
+        deadline = flush.order.deadline
+        left = CHECK_S if deadline is None else (deadline - flush.order.asked_at) / 4
+        return flush.order.asked_at + min(CHECK_S, max(0.0, left))
+
+    def _hear_agree(self, message: Agree) -> None:
+        flush = self._flush
+        if flush is None or flush.order.id != message.id or flush.answer is not None:
+            return
+        if flush.at is not None and message.step >= flush.at:
+            flush.agreed = message.step
+        else:
+            log.warning("flush %s: step %d was agreed below this rank's promise", message.id, message.step)
+
+    def _hear_stand_down(self, message: StandDown) -> None:
+        last = self._unanswered
+        if last and message.id == last.id:
+            self._unanswered = None
+            if message.committed and isinstance(last, Saved):
+                self.committed_step = last.step
+        flush = self._flush
+        mine = flush is not None and message.id in ("", flush.order.id)
+        if message.then == "exit":
+            self._hear_exit(message, flush)
+        elif mine:
+            self._flush = None
+
+    def _hear_exit(self, message: StandDown, flush: _Flush | None) -> None:
+        if self._exit is not None:
+            return
+        held = flush is not None and flush.answer is not None and self._at_boundary
+        self.asked = True
+        at = self.step_count if self._at_boundary else self.step_count + 1
+        # Held ranks are all at one boundary and leave at once; others agree on the step first.
+        self._exit = _Exit(message.reason, at, self._clock() + (0.0 if held else LEAVE_S))
+        self._flush, self._unanswered = None, None
+        try:
+            self._ballot.post(f"exit/{self._ballot.rank}", str(at))
+        except BallotError:
+            self._exit.until = 0.0
+
+    # ---- the training thread
+
+    def meet(self) -> Save | Leave | None:
+        """What to do at this boundary: save, leave, or (None) train on. Waits, bounded, for the daemon.
+
+        Called with ``asked`` set, when ``step_count`` steps are complete and the next has not begun.
+        """
+        with self._cond:
+            self._at_boundary = True
+            todo = self._meet()
+            # A rank that saves or leaves is still at its boundary until it comes back with nothing to do.
+            self._at_boundary = todo is not None
+            return todo
+
+    def _meet(self) -> Save | Leave | None:
+        while True:
+            if self._exit is not None:
+                return self._leaving(self._exit)
+            if self._flush is None:
+                self.asked = False
+                return None
+            order = self._flush.order
+            todo = self._at(self._flush)
+            if todo == "save":
+                return Save(order, self.step_count)
+            if todo == "go":
+                return None
+            self._cond.wait(SLICE_S)
+
+    def answered(self, answer: Saved | Failed, hold: bool) -> None:
+        """This rank has saved or not; tell the daemon, again after each reconnect until it has answered."""
+        with self._cond:
+            self._unanswered = answer
+            self.outbox.append(answer)
+            flush = self._flush
+            if flush is not None and flush.order.id == answer.id:
+                held = hold and isinstance(answer, Saved)
+                flush.answer, flush.held_since = answer, self._clock()
+                self._flush = flush if held else None
+        self.wake()
+
+    def called_off(self, flush_id: str) -> bool:
+        """The daemon has given this flush up, or another has taken its place."""
+        return self._flush is None or self._flush.order.id != flush_id
+
+    def _at(self, flush: _Flush) -> str:
+        """``go``, ``wait`` or ``save`` at this boundary."""
+        if flush.answer is not None:
+            return self._held(flush)
+        if flush.at is None:
+            self._promise(flush, self.step_count)
+            self.wake()
+        if flush.agreed is None and flush.at is not None and self.step_count >= flush.at:
+            return self._unagreed(flush, flush.at)
+        if flush.agreed is None or self.step_count < flush.agreed:
+            self._share(flush)
+            return "go"
+        if self.step_count == flush.agreed:
+            self._share(flush)
+            return "save"
+        return self._give_up(flush, f"step {flush.agreed} had passed when it was agreed")
+
+    def _share(self, flush: _Flush) -> None:
+        """Tell ranks that lost the daemon in between what was agreed."""
+        if flush.agreed is not None:
+            try:
+                self._ballot.post(f"agreed/{flush.order.id}", str(flush.agreed))
+            except BallotError as exc:
+                log.warning("flush %s: the other ranks cannot be told: %s", flush.order.id, exc)
+
+    def _unagreed(self, flush: _Flush, at: int) -> str:
+        if self.step_count > at:
+            return self._give_up(flush, f"step {at} was promised and passed")
+        now = self._clock()
+        if not self._connected:
+            told = self._told(flush)
+            if told is not None and told >= at:
+                flush.agreed = told
+                return self._at(flush)
+            if now > self._lost_at + RECONNECT_S:
+                return self._give_up(flush, "the daemon was lost before the ranks had agreed")
+        if now > flush.order.patience:
+            return self._give_up(flush, "no step was agreed in time")
+        return "wait"
+
+    def _told(self, flush: _Flush) -> int | None:
+        try:
+            value = self._ballot.read(f"agreed/{flush.order.id}")
+        except BallotError:
+            return None
+        return int(value) if value is not None else None
+
+    def _give_up(self, flush: _Flush, why: str) -> str:
+        log.warning("flush %s is off: %s; training goes on", flush.order.id, why)
+        self._unanswered = Failed(flush.order.id, why)
+        self.outbox.append(self._unanswered)
+        self._flush = None
+        self.wake()
+        return "go"
+
+    def _held(self, flush: _Flush) -> str:
+        now = self._clock()
+        deadline = flush.order.deadline
+        until = (deadline + HELD_LOST_S) if deadline is not None else flush.held_since + HELD_AT_MOST_S
+        if not self._connected:
+            until = min(until, max(self._lost_at, flush.held_since) + HELD_LOST_S)
+        if now <= max(until, flush.held_since + WAIT_AT_LEAST_S):
+            return "wait"
+        log.warning("flush %s: saved, but no word of the daemon since; training goes on", flush.order.id)
+        self._flush = None
+        return "go"
+
+    def _leaving(self, leaving: _Exit) -> Leave | None:
+        """All ranks leave at the end of the highest step any of them was in when it heard."""
+        if self.step_count < leaving.at:
+            return None
+        last = self.step_count
+        while self._clock() < leaving.until:
+            try:
+                said = [self._ballot.read(f"exit/{rank}") for rank in range(self._ballot.world)]
+            except BallotError:
+                break
+            if None not in said:
+                last = max(int(step) for step in said if step is not None)
+                break
+            self._cond.wait(SLICE_S)
+        return None if self.step_count < last else Leave(leaving.reason)

@@ -1,0 +1,345 @@
+"""The link to the daemon: one background thread a rank, one blocking socket."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Union
+
+from outlast.hooks.agreement import Agreement
+from outlast.hooks.signals import Signals
+from outlast.wire.messages import (
+    MAX_LINE,
+    Agree,
+    Ask,
+    Failed,
+    Flush,
+    FromHook,
+    Hello,
+    Park,
+    Progress,
+    Resume,
+    StandDown,
+    ToHook,
+    WireError,
+    decode_to_hook,
+    encode,
+)
+
+log = logging.getLogger("outlast")
+
+DEFAULT_SOCKET = "/run/outlast/trainer.sock"
+FIRST_RETRY_S = 1.0
+LAST_RETRY_S = 30.0
+URGENT_RETRY_S = 0.25
+SEND_S = 10.0
+PROGRESS_S = 1.0
+SIGNAL_ANSWER_S = 10.0
+
+Answer = Union[Resume, Park, StandDown]  # noqa: UP007 - evaluated at import
+
+
+@dataclass(frozen=True)
+class Absent:
+    """No daemon answered. ``because`` is one line."""
+
+    because: str
+
+
+def socket_path() -> str:
+    """Where the daemon listens: ``OUTLAST_SOCKET``, or the standard place."""
+    return os.environ.get("OUTLAST_SOCKET") or DEFAULT_SOCKET
+
+
+class Link:
+    """Speaks with the daemon until closed; a missing daemon is retried quietly, for ever.
+
+    ``hello`` gives the first line of each connection; its epoch is taken from ``epoch``, which every
+    Resume sets.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        hello: Callable[[int, int], Hello],
+        agreement: Agreement,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.epoch = 0
+        self.training = False
+        self.signals: Signals | None = None
+        self.loss: float | None = None
+        self.wants_loss = False
+        self._path = path
+        self._hello = hello
+        self._agreement = agreement
+        self._clock = clock
+        self._sock: socket.socket | None = None
+        self._pace = _Pace(clock())
+        self._first: Answer | Absent | None = None
+        self._heard = threading.Condition()
+        self._closing = False
+        self._asked = False
+        self._early: list[tuple[ToHook, float]] = []
+        self._quiet_since = clock()
+        self._warned: set[str] = set()
+        self._wake_r, self._wake_w = os.pipe()
+        for end in (self._wake_r, self._wake_w):
+            os.set_blocking(end, False)
+        self._thread = threading.Thread(target=self._run, name="outlast-link", daemon=True)
+        agreement.wake = self.wake
+        os.register_at_fork(after_in_child=self._forked)
+
+    def start(self) -> None:
+        """Begin to connect, in the background."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have the thread look at once. Safe in a signal handler."""
+        try:
+            os.write(self._wake_w, b"w")
+        except OSError:
+            return  # full: it will wake anyway
+
+    @property
+    def live(self) -> bool:
+        """A daemon is connected and knows where this rank trains."""
+        return self._sock is not None and self.epoch > 0
+
+    def first_answer(self, until: float) -> Answer | Absent:
+        """The daemon's first word, or Absent; waits until ``until`` (monotonic seconds) at most."""
+        with self._heard:
+            while self._first is None and self._clock() < until:
+                self._heard.wait(0.05)
+            return self._first or Absent("it did not answer in time")
+
+    def next_answer(self, until: float) -> Resume | StandDown | None:
+        """Resume or StandDown, once it comes; None if it has not by ``until`` (monotonic seconds)."""
+        with self._heard:
+            while not isinstance(self._first, (Resume, StandDown)) and self._clock() < until:
+                self._heard.wait(0.05)
+            return self._first if isinstance(self._first, (Resume, StandDown)) else None
+
+    def close(self, last: FromHook | None = None) -> None:
+        """Say ``last``, end the connection and the thread; bounded by a second."""
+        if last is not None:
+            self._agreement.outbox.append(last)
+        self._closing = True
+        self.wake()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(1.0)
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        delay = FIRST_RETRY_S
+        while not self._closing:
+            greeted = self.epoch
+            try:
+                self._talk()
+            except (OSError, WireError) as exc:
+                self._absent(f"{type(exc).__name__}: {exc}")
+            except Exception:
+                log.exception("the link to the daemon failed; it will be tried again")
+            finally:
+                self._drop()
+            delay = FIRST_RETRY_S if self.epoch != greeted else min(LAST_RETRY_S, delay * 2)
+            if self._agreement.urgent or self._sent_home():
+                delay = URGENT_RETRY_S
+            self._idle(delay * random.uniform(0.7, 1.3))  # noqa: S311 - spreads retries, no secret
+
+    def _sent_home(self) -> bool:
+        """Parked or pending: what the daemon says next decides whether anything runs at all."""
+        return isinstance(self._first, Park) or (
+            self.signals is not None and self.signals.pending is not None
+        )
+
+    def _talk(self) -> None:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(SEND_S)
+            sock.connect(self._path)
+            sock.sendall(encode(self._hello(self._agreement.step_count, self.epoch)))
+            self._sock = sock
+            for message in self._agreement.connected():
+                sock.sendall(encode(message))
+            lines = _Lines(sock)
+            while not self._closing:
+                ready, _, _ = select.select([sock, self._wake_r], [], [], self._timer())
+                if self._wake_r in ready:
+                    self._drain()
+                for line in lines.read() if sock in ready else ():
+                    self._take(line)
+                self._send_due(sock)
+            self._send_outbox(sock)
+        finally:
+            sock.close()
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = decode_to_hook(line)
+        except WireError as exc:
+            self._warn(f"a line of the daemon is not understood and left out: {exc}")
+            return
+        self._hear(message)
+
+    def _hear(self, message: ToHook) -> None:
+        if isinstance(message, (Flush, Agree)):
+            self._hear_flush(message)
+            return
+        if isinstance(message, Resume):
+            self.epoch = message.epoch
+        if self.training:
+            self._hear_in_training(message)
+            return
+        if isinstance(self._first, Resume):
+            self._early.append((message, self._clock()))
+            return
+        with self._heard:
+            self._first = message
+            self._heard.notify_all()
+
+    def _catch_up(self) -> None:
+        """Take what came while the checkpoint was being loaded: only now is the step count right."""
+        early, self._early = self._early, []
+        for message, at in early:
+            self._hear(_shortened(message, self._clock() - at))
+
+    def _hear_flush(self, message: Flush | Agree) -> None:
+        if not self.training:
+            self._early.append((message, self._clock()))
+        elif self.epoch == 0 and isinstance(message, Flush):
+            self._agreement.outbox.append(Failed(message.id, "this rank has not been told its epoch yet"))
+        else:
+            self._agreement.hear(message)
+
+    def _hear_in_training(self, message: Resume | Park | StandDown) -> None:
+        if isinstance(message, Park):
+            log.info("the daemon is not ready for this trainer yet: %s", message.reason)
+        elif isinstance(message, StandDown):
+            if message.then != "exit" and not message.id:
+                self._warn(f"the daemon does not take this rank: {message.reason}")
+            self._agreement.hear(message)
+
+    def _send_due(self, sock: socket.socket) -> None:
+        if self.training and self._early:
+            self._catch_up()
+        self._agreement.promise_when_due()
+        self._send_outbox(sock)
+        self._ask(sock)
+        now = self._clock()
+        if self.training and now - self._pace.at >= PROGRESS_S:
+            progress = self._pace.next(self._agreement.step_count, now, self.loss)
+            self.wants_loss = True
+            if progress is not None:
+                sock.sendall(encode(progress))
+
+    def _send_outbox(self, sock: socket.socket) -> None:
+        while self._agreement.outbox:
+            sock.sendall(encode(self._agreement.outbox.popleft()))
+
+    def _ask(self, sock: socket.socket | None) -> None:
+        """A signal is pending: ask for a flush once; without any, let the signal through in the end."""
+        signals, now = self.signals, self._clock()
+        if signals is None or signals.pending is None or self._agreement.urgent:
+            self._quiet_since = now
+        if signals is None or signals.pending is None:
+            return
+        if not self._asked and sock is not None:
+            self._asked = True
+            sock.sendall(encode(Ask(f"signal {signals.pending}")))
+        elif now - self._quiet_since > SIGNAL_ANSWER_S:
+            log.warning("signal %d was held, but the daemon did not answer", signals.pending)
+            signals.let_through()
+
+    def _timer(self) -> float:
+        due = self._agreement.promise_when_due()
+        return PROGRESS_S if due is None else min(PROGRESS_S, due)
+
+    def _absent(self, because: str) -> None:
+        with self._heard:
+            if self._first is None:
+                self._first = Absent(because)
+            self._heard.notify_all()
+        if self.training:
+            log.debug("the daemon is not there: %s", because)
+
+    def _drop(self) -> None:
+        if self._sock is not None:
+            self._sock = None
+            self._asked = False
+            self._agreement.lost()
+
+    def _idle(self, seconds: float) -> None:
+        until = self._clock() + seconds
+        while not self._closing and (left := until - self._clock()) > 0:
+            select.select([self._wake_r], [], [], min(left, PROGRESS_S))
+            self._drain()
+            self._agreement.promise_when_due()
+            self._ask(None)
+
+    def _drain(self) -> None:
+        try:
+            os.read(self._wake_r, 4096)
+        except OSError:
+            return
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned and len(self._warned) < 100:
+            self._warned.add(text)
+            log.warning(text)
+
+    def _forked(self) -> None:
+        # A data loader's worker must not keep the connection open after this rank has died.
+        if self._sock is not None:
+            self._sock.close()
+
+
+def _shortened(message: ToHook, seconds: float) -> ToHook:
+    if not isinstance(message, Flush) or message.seconds_left is None:
+        return message
+    return replace(message, seconds_left=message.seconds_left - seconds)
+
+
+class _Pace:
+    """Step seconds, from what two looks at the step count show."""
+
+    def __init__(self, now: float) -> None:
+        self.at = now
+        self._since = now
+        self._step: int | None = None
+
+    def next(self, step: int, now: float, loss: float | None) -> Progress | None:
+        """What to tell; None while no step was completed since the last time."""
+        self.at = now
+        before, since = self._step, self._since
+        if step == before:
+            return None
+        self._step, self._since = step, now
+        seconds = 0.0 if before is None else (now - since) / max(1, step - before)
+        return Progress(step, seconds, loss)
+
+
+class _Lines:
+    """Splits what arrives into lines; a line that has no end is refused."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._rest = b""
+
+    def read(self) -> Iterator[bytes]:
+        """The lines complete so far. Raises OSError at the end of the stream, WireError when too long."""
+        data = self._sock.recv(MAX_LINE)
+        if not data:
+            raise ConnectionResetError("the daemon closed the connection")
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MAX_LINE:
+            raise WireError(f"a line longer than {MAX_LINE} bytes")
+        return iter(lines)

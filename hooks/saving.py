@@ -1,0 +1,92 @@
+"""Saving: the folder a flush goes into, made once by rank 0, and what each rank does with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from outlast.hooks.ballot import Ballot, wait_for
+from outlast.wire.manifest import PARTIAL_SUFFIX
+from outlast.wire.store import committed_at, epoch_folder
+
+# Clearing what a crash left and making a folder; minutes only where the file system itself stands still.
+FOLDER_S = 300.0
+
+Write = Callable[[Path, int, int], None]
+
+
+class FolderSaver:
+    """Saves to ``<checkpoints>/epoch-<epoch>/global_step<step>.partial`` by ``write(folder, step, epoch)``.
+
+    ``write`` is called on every rank or on none; the folder is there, empty, when it is.
+    """
+
+    def __init__(
+        self,
+        ballot: Ballot,
+        checkpoints: Path,
+        write: Write,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ballot = ballot
+        self._checkpoints = checkpoints
+        self._write = write
+        self._clock = clock
+        self.last: tuple[int, int] | None = None  # (epoch, step) that this process saved or resumed from
+
+    def save(self, key: str, step: int, epoch: int) -> str:
+        """Save, or do nothing where no step was made since the last committed one. Returns the tag."""
+        tag = f"global_step{step}"
+        folder = epoch_folder(self._checkpoints, epoch) / f"{tag}{PARTIAL_SUFFIX}"
+        word = self._prepared(f"folder/{key}", folder, tag, epoch, step)
+        if word == "committed":
+            return tag
+        if word != "ready":
+            raise OSError(f"rank 0 could not make {folder}: {word}")
+        self._write(folder, step, epoch)
+        _share_with_group(folder)
+        self.last = (epoch, step)
+        return tag
+
+    def _prepared(self, key: str, folder: Path, tag: str, epoch: int, step: int) -> str:
+        if self._ballot.rank == 0:
+            word = self._prepare(folder, tag, epoch, step)
+            self._ballot.post(key, word)
+            return word
+        return wait_for(self._ballot, key, self._clock() + FOLDER_S, self._clock) or "it did not answer"
+
+    def _prepare(self, folder: Path, tag: str, epoch: int, step: int) -> str:
+        try:
+            if self.last == (epoch, step) and committed_at(folder.with_name(tag), epoch):
+                return "committed"
+            if folder.is_symlink() or folder.is_file():
+                folder.unlink()
+            elif folder.exists():
+                shutil.rmtree(folder)
+            for path in (folder.parent, folder):
+                path.mkdir(parents=True, exist_ok=True)
+                _open_to_group(path)
+        except OSError as exc:
+            return str(exc)
+        return "ready"
+
+
+def _share_with_group(folder: Path) -> None:
+    """The daemon may be another user of the same group: it reads the files and adds the manifest."""
+    for parent, names, files in os.walk(folder):
+        for name in [*names, *files]:
+            _open_to_group(Path(parent, name))
+
+
+def _open_to_group(path: Path) -> None:
+    try:
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        group = 0o070 if path.is_dir() else 0o060
+        if mode & group != group and not path.is_symlink():
+            path.chmod(mode | group)  # keeps the set-group-id bit that hands the group down
+    except OSError:
+        return  # another rank's file: that rank opens it

@@ -1,0 +1,1 @@
+"""Real trainings, small enough for a laptop: what drills and tests interrupt."""
