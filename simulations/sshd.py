@@ -57,7 +57,8 @@ class Sshd:
 
     async def start(self) -> None:
         """Make keys and configuration, unless made before, and listen. Raises OSError if it cannot."""
-        program = shutil.which("sshd", path=f"/usr/sbin:{os.environ.get('PATH', '')}")
+        path = f"/usr/sbin:{os.environ.get('PATH', '')}"
+        program = await asyncio.to_thread(shutil.which, "sshd", path=path)
         if program is None:
             raise OSError("sshd is not installed: install the package openssh-server")
         if not self.host_key:
@@ -67,7 +68,12 @@ class Sshd:
         config = await asyncio.to_thread(self._write_config)
         # sshd insists on an absolute path, as it starts itself again for each connection.
         self._process = await asyncio.create_subprocess_exec(
-            program, "-D", "-f", str(config), "-E", str(self.log), start_new_session=True
+            program,
+            "-D",
+            "-f",
+            str(config),
+            "-E",
+            str(self.log),
         )
         await self._listening()
 
@@ -76,28 +82,23 @@ class Sshd:
         process, self._process = self._process, None
         if process is None:
             return
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
+        # A session is in a process group of its own, and would outlive the listener.
+        below = await asyncio.to_thread(_below, process.pid)
+        for pid in [process.pid, *(pid for pid, _ in below)]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
         try:
             await asyncio.wait_for(process.wait(), _STOP_S)
         except TimeoutError:
-            os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
             await process.wait()
 
     async def sessions(self) -> list[int]:
         """The process ids below the server that run the forced command, oldest first."""
-        return await asyncio.to_thread(self._sessions)
-
-    def _sessions(self) -> list[int]:
         if self._process is None:
             return []
-        known, found = {self._process.pid}, []
-        for pid, parent, line in sorted(_processes()):
-            if parent in known:
-                known.add(pid)
-                if not line.startswith("sshd"):
-                    found.append(pid)
-        return found
+        below = await asyncio.to_thread(_below, self._process.pid)
+        return [pid for pid, line in below if not line.startswith("sshd")]
 
     async def _listening(self) -> None:
         async with asyncio.timeout(_START_S):
@@ -162,6 +163,16 @@ def free_port(host: str = "127.0.0.1") -> int:
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
+
+
+def _below(root: int) -> list[tuple[int, str]]:
+    """All descendants of a process with their command lines, oldest first."""
+    known, found = {root}, []
+    for pid, parent, line in sorted(_processes()):
+        if parent in known:
+            known.add(pid)
+            found.append((pid, line))
+    return found
 
 
 def _processes() -> list[tuple[int, int, str]]:

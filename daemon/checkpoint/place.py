@@ -47,10 +47,14 @@ def write_atomically(path: Path, data: bytes, step: Step = no_step) -> None:
     """Replace ``path`` by ``data``: a reader sees the old bytes or the new ones, also after a crash."""
     part = path.with_name(path.name + PART_SUFFIX)
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(fd)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
     step(f"{path.name} written")
     part.replace(path)
     fsync(path.parent)

@@ -125,7 +125,7 @@ def serve_rsync(landing: Landing, words: list[str]) -> int:
     """Run an rsync that receives into the staging folder of one offered checkpoint, and nowhere else."""
     try:
         epoch, tag = words
-        folder = landing.staging(int(epoch) if epoch.isascii() and epoch.isdigit() else -1, tag_name(tag))
+        folder = landing.staging(_whole_number(epoch), check_name(tag, "tag"))
         return subprocess.call(RSYNC_SERVER, cwd=folder, env={"PATH": os.defpath, "LC_ALL": "C"})
     except RefusedError as exc:
         print(f"{exc.code}: {exc}", file=sys.stderr)
@@ -134,9 +134,10 @@ def serve_rsync(landing: Landing, words: list[str]) -> int:
     return 1
 
 
-def tag_name(text: str) -> str:
-    """``text`` if it may name a tag. Raises ManifestError."""
-    return check_name(text, "tag")
+def _whole_number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 17):
+        raise ValueError(f"{text!r:.50} is not an epoch")
+    return int(text)
 
 
 def add_parser(subparsers: Subparsers) -> None:
