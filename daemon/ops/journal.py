@@ -54,15 +54,15 @@ class JournalLogger:
 
     def __init__(self, address: str = SOCKET) -> None:
         self._address = address
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-        self._socket.setblocking(False)
         self._lost = 0
 
     def msg(self, event: Mapping[str, Any]) -> None:
         """Send one event."""
         lost = _field("OUTLAST_LOST_BEFORE", str(self._lost)) if self._lost else b""
         try:
-            self._socket.sendto(encode(event) + lost, self._address)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+                sock.setblocking(False)
+                sock.sendto(encode(event) + lost, self._address)
         except BlockingIOError:
             self._lost += 1
         except OSError:
@@ -71,10 +71,6 @@ class JournalLogger:
             self._lost = 0
 
     debug = info = warning = error = critical = exception = msg
-
-    def close(self) -> None:
-        """Release the socket."""
-        self._socket.close()
 
 
 def whole_event(
