@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import asyncssh
 
@@ -89,12 +89,11 @@ class Peer:
         while True:
             try:
                 await self._stay_connected()
-                failures = 0
             except (PeerUnreachable, PeerRefused) as exc:
+                failures = 0 if self.state.reachable else failures + 1
                 self._heard(reachable=False, because=str(exc))
-                failures += 1
             self._tell_waiters()
-            await self._pause(_BACKOFF_S[min(failures, len(_BACKOFF_S)) - 1] if failures else 0.0)
+            await self._pause(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
 
     async def ask_state(self) -> PeerState:
         """Ask the peer for its fence and newest checkpoint; the result is ``state`` as well."""
@@ -143,7 +142,7 @@ class Peer:
         self._heard(reachable=True, because="", fence=max(new, self.state.fence))
         return new
 
-    async def _stay_connected(self) -> None:
+    async def _stay_connected(self) -> NoReturn:
         self._connection = await dial(self._settings)
         try:
             await self.ask_state()

@@ -37,7 +37,7 @@ IDLE_S = 30.0
 _READ = 1024 * 1024
 # As an rsync client of 3.1 or later would ask for: whole files, in place, paths relative to the folder. No
 # links, devices, owners or deletions; times are not kept either, as nothing here goes by them.
-RSYNC_SERVER = ("rsync", "--server", "-WIRe.LsfxC", "--inplace", ".", ".")
+RSYNC_SERVER = ("rsync", "--server", "-WIRe.LsfxC", "--inplace", "--timeout=60", ".", ".")
 _EXAMPLE = """\
 example, one line of authorized_keys on the peer:
   command="outlast receive --root /var/lib/outlast/replicas --job gpt",restrict ssh-ed25519 AAAA... outlast

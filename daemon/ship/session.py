@@ -27,6 +27,7 @@ from outlast.wire.store import Committed
 
 WRITE_BYTES = 256 * 1024
 ANSWER_S = 60.0
+SYNC_S = 600.0  # the peer answers once the file is on its disk; a dead network is noticed long before
 COMMIT_S = 1800.0
 _WEATHER = (OSError, asyncssh.Error, asyncio.IncompleteReadError)
 
@@ -94,7 +95,7 @@ class Session:
         try:
             await self._write(encode(request_body(put)))
             await self._send(committed, entry, offset, sent)
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(SYNC_S):
                 await self._answer()
         except TimeoutError as exc:
             raise PeerUnreachable(f"the peer did not confirm {entry.path}") from exc

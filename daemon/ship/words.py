@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from outlast.daemon.checkpoint.place import Step, no_step, write_atomically
+from outlast.daemon.checkpoint.place import DELETED_SUFFIX, STAGING, Step, no_step, write_atomically
 from outlast.daemon.ship.protocol import IO, HandOver, ProtocolError, Warn, whole_number
-from outlast.wire.manifest import ManifestError, check_name
-from outlast.wire.store import epochs, scan_epoch
+from outlast.wire.manifest import MANIFEST_NAME, PARTIAL_SUFFIX, ManifestError, check_name
+from outlast.wire.store import epochs, folders
 
 HANDOVER_NAME = "handover.json"
 WARNING_NAME = "warning.json"
@@ -54,9 +54,17 @@ class ProviderWarning:
 
 def fence(store: Path) -> int:
     """The lowest epoch accepted in ``store``; 0 where nothing was ever committed."""
-    committed = next((epoch for epoch, folder in epochs(store) if scan_epoch(folder, epoch)), 0)
+    committed = next(
+        (epoch for epoch, folder in epochs(store) if any(map(_was_committed, folders(folder)))), 0
+    )
     handover = read_handover(store)
     return max(committed, handover.epoch if handover else 0)
+
+
+def _was_committed(path: Path) -> bool:
+    # Asked for every file that arrives, so nothing is parsed; a folder set aside still tells its epoch.
+    unfinished = path.name.endswith((PARTIAL_SUFFIX, DELETED_SUFFIX)) or path.name == STAGING
+    return not unfinished and (path / MANIFEST_NAME).is_file()
 
 
 def write_handover(store: Path, request: HandOver, now: float, step: Step = no_step) -> int:
