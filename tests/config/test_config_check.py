@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from tests.config.conftest import Ground
@@ -85,3 +89,23 @@ def test_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
     """A file that is not there is a bad configuration, said in one sentence."""
     assert call("/nowhere.yaml") == ExitCode.BAD_CONFIG
     assert "/nowhere.yaml: does not exist" in capsys.readouterr().err
+
+
+def test_checkpoints_that_cannot_be_written(ground: Ground, tmp_path: Path) -> None:
+    """A folder that is read-only for the daemon, as under ProtectSystem=strict, is found at once."""
+    folder = tmp_path / "checkpoints"
+    folder.mkdir(mode=0o555)
+    file = tmp_path / "outlast.yaml"
+    file.write_text(f"jobs: [{{name: tune, checkpoints: {folder}}}]\n")
+    script = (
+        "import sys; from argparse import Namespace; from pathlib import Path;"
+        "from outlast.daemon.cli import config;"
+        "sys.exit(config.run(Namespace(file=Path(sys.argv[1]), json=False)))"
+    )
+    command = [sys.executable, "-c", script, str(file)]
+    if os.geteuid() == 0:  # whom only a read-only mount can stop
+        mount = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+        command = ["unshare", "--mount", "sh", "-c", mount, str(folder), *command]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == ExitCode.BAD_CONFIG, done.stderr
+    assert f"{file}:1:34: jobs.0.checkpoints: checkpoint folder {folder} is not writable here" in done.stderr

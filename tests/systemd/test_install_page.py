@@ -106,11 +106,11 @@ def test_forced_command_restricts() -> None:
 
 def test_every_key_is_documented() -> None:
     """The table of keys and the settings name the same keys."""
-    models: dict[str, type[BaseModel]] = {
-        **{"node.": NodeSettings, "provider.": ProviderSettings, "log.": LogSettings},
-        **{"jobs[].": JobSettings, "jobs[].peer.": PeerSettings, "jobs[].start.": StartSettings},
-    }
-    fields = [(prefix, *item) for prefix, model in models.items() for item in model.model_fields.items()]
+    models: list[tuple[str, type[BaseModel]]] = [
+        *(("node.", NodeSettings), ("provider.", ProviderSettings), ("log.", LogSettings)),
+        *(("jobs[].", JobSettings), ("jobs[].peer.", PeerSettings), ("jobs[].start.", StartSettings)),
+    ]
+    fields = [(prefix, *item) for prefix, model in models for item in model.model_fields.items()]
     wanted = {f"{prefix}{field.alias or name}" for prefix, name, field in fields}
     wanted -= {"jobs[].peer", "jobs[].start"}
     table = PAGE.partition("## All keys")[2].replace("`, `.env`", "`\n| `jobs[].start.env`")
