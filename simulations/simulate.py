@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import re
 import signal
 import sys
@@ -49,7 +50,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("provider", choices=PROVIDERS)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free one)")
+    parser.add_argument("--port", type=port, default=0, help="port to listen on (default: any free one)")
     when = parser.add_argument_group("what happens (times such as 20s, 2m; none: nothing until asked)")
     when.add_argument("--notice-in", type=seconds, metavar="TIME", help="show a notice after this time")
     when.add_argument("--action", choices=("terminate", "stop", "hibernate"), default="terminate")
@@ -81,14 +82,22 @@ def seconds(text: str) -> float:
     return float(match[1]) * _UNITS[match[2]]
 
 
+def port(text: str) -> int:
+    """A port number, 0 to 65535. Raises ArgumentTypeError."""
+    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; give a number from 0 to 65535")
+    return int(text)
+
+
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM. 0 then; 1 where the address cannot be listened on."""
     try:
         asyncio.run(_serve(args))
-    except (OSError, OverflowError) as exc:
-        where = f"{args.host}:{args.port}"
+    except OSError as exc:
+        why = os.strerror(exc.errno) if exc.errno and exc.errno > 0 else str(exc)
         print(
-            f"outlast simulate: cannot listen on {where}: {exc}. Choose another --port, or 0.",
+            f"outlast simulate: cannot listen on {args.host}:{args.port}: {why}. "
+            "Choose another --port (0: any free one) or --host.",
             file=sys.stderr,
         )
         return 1
