@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +30,7 @@ from outlast.daemon.checkpoint.recovery import COMMIT_LOCK
 from outlast.daemon.checkpoint.retention import prune
 from outlast.daemon.ship import words
 from outlast.daemon.ship.arrival import SenderGoneError, Source, arrive, part_bytes
+from outlast.daemon.ship.offers import Offers, offered, reuse
 from outlast.daemon.ship.protocol import (
     BAD_REQUEST,
     DAMAGED,
@@ -47,7 +48,7 @@ from outlast.daemon.ship.protocol import (
 )
 from outlast.daemon.ship.words import RefusedError
 from outlast.providers.base import Clock
-from outlast.wire.manifest import MANIFEST_NAME, FileEntry, Manifest, ManifestError, parse
+from outlast.wire.manifest import MANIFEST_NAME, FileEntry, Manifest
 from outlast.wire.store import Committed, check_file, committed_at, epoch_folder, newest_whole, scan
 
 RESERVE_BYTES = 64 * 1024 * 1024
@@ -80,7 +81,7 @@ class Landing:
         self._clock = clock
         self._free = free
         self._step = step
-        self._offers: dict[tuple[int, str], dict[str, FileEntry]] = {}
+        self._offers = Offers()
         self._held = ExitStack()
 
     def answer(self, request: Request, source: Source) -> dict[str, Any]:
@@ -103,8 +104,8 @@ class Landing:
     def staging(self, epoch: int, tag: str) -> Path:
         """Where the files of an offered checkpoint arrive. Raises RefusedError unless it was offered."""
         self.check_fence(epoch)
-        self._offered(epoch, tag)
         folder = self._staging(epoch, tag)
+        self._offers.files(folder)
         self._hold(folder)
         return folder
 
@@ -141,21 +142,20 @@ class Landing:
         staging = self._staging(manifest.epoch, manifest.tag)
         staging.mkdir(parents=True, exist_ok=True)
         self._hold(staging)
-        self._note_offer(staging, manifest)
-        self._reuse(staging, manifest)
+        self._offers.note(staging, manifest)
+        reuse(self._store, staging, manifest)
         lacking = [entry for entry in manifest.files if check_file(staging, entry, digests=False)]
         want = [{"path": entry.path, "have": part_bytes(staging, entry)} for entry in lacking]
         need = sum(entry.size for entry in lacking) - sum(int(str(item["have"])) for item in want)
         free = self._free(staging)
         if need and need + RESERVE_BYTES > free:
-            raise RefusedError(
-                NO_SPACE, f"no space: {manifest.tag} needs {need} bytes more, {free} are free there"
-            )
+            wanted = f"{need} bytes more and {RESERVE_BYTES // 2**20} MiB to spare"
+            raise RefusedError(NO_SPACE, f"no space: {manifest.tag} needs {wanted}, {free} are free there")
         return {"ok": True, "want": want}
 
     def _put(self, put: Put, source: Source) -> dict[str, Any]:
         staging = self.staging(put.epoch, put.tag)
-        entry = self._offered(put.epoch, put.tag).get(put.path)
+        entry = self._offers.files(staging).get(put.path)
         if entry is None or (entry.size, entry.sha256) != (put.size, put.sha256):
             raise RefusedError(
                 BAD_REQUEST, f"{put.path} is not what {put.tag} was offered with: offer it again"
@@ -166,7 +166,7 @@ class Landing:
     def _commit(self, epoch: int, tag: str) -> dict[str, Any]:
         self.check_fence(epoch)
         staging = self._staging(epoch, tag)
-        manifest = self._offered_manifest(staging)
+        manifest = offered(staging)
         if manifest is None:
             done = committed_at(epoch_folder(self._store, epoch) / tag, epoch)
             if done is None:
@@ -239,47 +239,6 @@ class Landing:
         """While this session lives, nobody sweeps the folder; as many sessions as like may share it."""
         self._held.close()
         self._held.enter_context(try_lock(staging.parent / f"{staging.name}.lock", shared=True, wait_s=1.0))
-
-    def _note_offer(self, staging: Path, manifest: Manifest) -> None:
-        if self._offered_manifest(staging) != manifest:
-            write_atomically(staging.parent / f"{staging.name}.offer", manifest.to_bytes())
-        self._offers.pop((manifest.epoch, manifest.tag), None)
-
-    def _offered_manifest(self, staging: Path) -> Manifest | None:
-        try:
-            return parse((staging.parent / f"{staging.name}.offer").read_bytes())
-        except (FileNotFoundError, ManifestError):
-            return None
-
-    def _offered(self, epoch: int, tag: str) -> dict[str, FileEntry]:
-        if (epoch, tag) not in self._offers:
-            manifest = self._offered_manifest(self._staging(epoch, tag))
-            if manifest is None:
-                raise RefusedError(BAD_REQUEST, f"{tag} was not offered in epoch {epoch}")
-            self._offers[epoch, tag] = {entry.path: entry for entry in manifest.files}
-        return self._offers[epoch, tag]
-
-    def _reuse(self, staging: Path, manifest: Manifest) -> None:
-        """Files that did not change since a replica that is here already need not travel again."""
-        known = {
-            (entry.size, entry.sha256): item.path / entry.path
-            for item in scan(self._store)
-            for entry in item.manifest.files
-        }
-        for entry in manifest.files:
-            source, target = known.get((entry.size, entry.sha256)), staging / entry.path
-            if (
-                source
-                and not os.path.lexists(target)
-                and not check_file(source.parent, _named(source, entry))
-            ):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with suppress(OSError):  # a file system without links: the file travels
-                    target.hardlink_to(source)
-
-
-def _named(source: Path, entry: FileEntry) -> FileEntry:
-    return FileEntry(source.name, entry.size, entry.sha256)
 
 
 __all__ = ["RESERVE_BYTES", "Landing", "RefusedError", "SenderGoneError", "free_bytes"]

@@ -151,7 +151,9 @@ def test_no_space_is_told_before_a_byte_is_sent(replicas: Path, tmp_path: Path) 
     deliver(Landing(replicas, "gpt", SystemClock()), before)
     full = Landing(replicas, "gpt", SystemClock(), free=lambda _: 1000)
     item = committed(tmp_path / "store", 200)
-    with pytest.raises(RefusedError, match=r"needs \d+ bytes more, 1000 are free") as caught:
+    with pytest.raises(
+        RefusedError, match=r"needs \d+ bytes more and 64 MiB to spare, 1000 are free"
+    ) as caught:
         offer(full, item)
     assert caught.value.code == "no_space"
     found = newest_whole(replicas)
@@ -396,3 +398,14 @@ def test_manifest_of_a_replica_is_the_senders(landing: Landing, replicas: Path, 
     deliver(landing, item)
     here = (replicas / "epoch-1" / item.tag / MANIFEST_NAME).read_bytes()
     assert here == (item.path / MANIFEST_NAME).read_bytes()
+
+
+def test_the_receiver_starts_with_the_standard_library_alone() -> None:
+    """A session starts fast, and with nothing installed but Outlast itself."""
+    script = (
+        "import sys, outlast.daemon.ship.receive;"
+        "heavy = {'asyncio', 'asyncssh', 'aiohttp', 'pydantic', 'structlog', 'yaml'} & set(sys.modules);"
+        "sys.exit(repr(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr

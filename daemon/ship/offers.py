@@ -1,0 +1,68 @@
+"""What was offered: the manifest beside a staging folder, and files that need not travel."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from outlast.daemon.checkpoint.place import write_atomically
+from outlast.daemon.ship.protocol import BAD_REQUEST
+from outlast.daemon.ship.words import RefusedError
+from outlast.wire.manifest import FileEntry, Manifest, ManifestError, parse
+from outlast.wire.store import check_file, scan
+
+
+def offered(staging: Path) -> Manifest | None:
+    """The manifest last offered for a staging folder, or None."""
+    try:
+        return parse(_beside(staging).read_bytes())
+    except (FileNotFoundError, ManifestError):
+        return None
+
+
+class Offers:
+    """The offers that one session works on; each is read once, as every file of it asks for it."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, dict[str, FileEntry]] = {}
+
+    def note(self, staging: Path, manifest: Manifest) -> None:
+        """Record an offer durably; it replaces an earlier one of that tag."""
+        if offered(staging) != manifest:
+            write_atomically(_beside(staging), manifest.to_bytes())
+        self._files.pop(staging, None)
+
+    def files(self, staging: Path) -> dict[str, FileEntry]:
+        """The offered files by path. Raises RefusedError if there is no offer."""
+        if staging not in self._files:
+            manifest = offered(staging)
+            if manifest is None:
+                raise RefusedError(BAD_REQUEST, f"{staging.name} was not offered in this epoch")
+            self._files[staging] = {entry.path: entry for entry in manifest.files}
+        return self._files[staging]
+
+
+def reuse(store: Path, staging: Path, manifest: Manifest) -> None:
+    """Link files that did not change since a replica in ``store``; they need not travel again."""
+    known = {
+        (entry.size, entry.sha256): item.path / entry.path
+        for item in scan(store)
+        for entry in item.manifest.files
+    }
+    for entry in manifest.files:
+        source = known.get((entry.size, entry.sha256))
+        if source and not os.path.lexists(staging / entry.path):
+            _link(source, staging / entry.path, entry)
+
+
+def _link(source: Path, target: Path, entry: FileEntry) -> None:
+    if check_file(source.parent, FileEntry(source.name, entry.size, entry.sha256)):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):  # a file system without links: the file travels
+        target.hardlink_to(source)
+
+
+def _beside(staging: Path) -> Path:
+    return staging.parent / f"{staging.name}.offer"
