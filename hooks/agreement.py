@@ -298,14 +298,13 @@ class Agreement:
     def _unagreed(self, flush: _Flush, at: int) -> str:
         if self.step_count > at:
             return self._give_up(flush, f"step {at} was promised and passed")
+        told = self._told(flush)
+        if told is not None and told >= at:  # lower ones are of an earlier try of the same flush
+            flush.agreed = told
+            return self._at(flush)
         now = self._clock()
-        if not self._connected:
-            told = self._told(flush)
-            if told is not None and told >= at:
-                flush.agreed = told
-                return self._at(flush)
-            if now > self._lost_at + RECONNECT_S:
-                return self._give_up(flush, "the daemon was lost before the ranks had agreed")
+        if not self._connected and now > self._lost_at + RECONNECT_S:
+            return self._give_up(flush, "the daemon was lost before the ranks had agreed")
         if now > flush.order.patience:
             return self._give_up(flush, "no step was agreed in time")
         return "wait"

@@ -73,26 +73,9 @@ def protect(
     except BaseException:
         link.close()
         raise
-    return _begin(agreement, link, ballot, saver, origin, exit_on_stand_down)
-
-
-def _begin(
-    agreement: Agreement, link: Link, ballot: Ballot, saver: FolderSaver, origin: Origin, exits: bool
-) -> Guard:
-    if link.epoch == 0:
-        link.epoch = origin.epoch
     if origin.tag is not None:
         saver.last = (origin.epoch_saved, origin.step)
-    guard = Guard(agreement, link, ballot, saver, resumed_from=origin.tag, exit_on_stand_down=exits)
-    if guard.signals.install():
-        link.signals = guard.signals
-    link.training = True
-    link.wake()
-    if ballot.rank == 0:
-        log.info(
-            "job begins at step %d, epoch %d, from %s", origin.step, guard.epoch, origin.tag or "scratch"
-        )
-    return guard
+    return Guard.begin(agreement, link, ballot, saver, origin, exit_on_stand_down=exit_on_stand_down)
 
 
 def _introduction(job: str, rank: int, folder: Path, layout: Layout) -> Any:

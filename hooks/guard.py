@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from outlast.hooks.agreement import Agreement, Leave, Save
 from outlast.hooks.ballot import Ballot, BallotError, gather
 from outlast.hooks.link import Link
+from outlast.hooks.resume import Origin
 from outlast.hooks.signals import Signals
 from outlast.wire.messages import Done, Failed, Saved
 
@@ -56,6 +57,32 @@ class Guard:
         self._signalled = 0
         self._closed = False
         self.signals = Signals(lambda: link.live, link.wake)
+
+    @classmethod
+    def begin(
+        cls,
+        agreement: Agreement,
+        link: Link,
+        ballot: Ballot,
+        saver: Saver,
+        origin: Origin,
+        *,
+        exit_on_stand_down: bool = True,
+    ) -> Guard:
+        """What was resumed is in place: hold signals, and let the link take requests."""
+        if link.epoch == 0:
+            link.epoch = origin.epoch
+        guard = cls(
+            agreement, link, ballot, saver, resumed_from=origin.tag, exit_on_stand_down=exit_on_stand_down
+        )
+        if guard.signals.install():
+            link.signals = guard.signals
+        link.training = True
+        link.wake()
+        if ballot.rank == 0:
+            source = origin.tag or "scratch"
+            log.info("the job begins at step %d, epoch %d, from %s", origin.step, guard.epoch, source)
+        return guard
 
     @property
     def step_count(self) -> int:
