@@ -99,7 +99,10 @@ class PeerFact:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything the primary's plan looks at. ``given_up`` holds ids of flushes that will not come."""
+    """Everything the primary's plan looks at. ``given_up`` holds ids of flushes that will not come.
+
+    ``incomplete_since``: when a rank was first missed; None while all are connected.
+    """
 
     now: float
     epoch: int
@@ -116,6 +119,7 @@ class Facts:
     shipping: Place | None = None
     handing_over: bool = False
     given_up: frozenset[str] = frozenset()
+    incomplete_since: float | None = None
     held: bool = False
     flush_s: float | None = None
     ship_bytes_s: float | None = None

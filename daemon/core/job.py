@@ -30,7 +30,19 @@ from outlast.daemon.core.record import Record
 from outlast.daemon.core.state import JobState
 from outlast.daemon.core.trainers import Connection
 from outlast.providers.base import Clock, Hint
-from outlast.wire.messages import Ask, At, Done, Failed, FromHook, Progress, Saved, StandDown
+from outlast.wire.messages import (
+    Agree,
+    Ask,
+    At,
+    Done,
+    Failed,
+    Flush,
+    FromHook,
+    Progress,
+    Saved,
+    StandDown,
+    ToHook,
+)
 
 log = structlog.get_logger("outlast.job")
 
@@ -72,8 +84,10 @@ class Job:
         self._record = record
         self._every_s = every_s
         self._since: float | None = None
+        self._incomplete_since: float | None = None
         self._wishes: list[Wish] = []
         self._answered: list[str] = []
+        self._flush_deadline: float | None = None
         self._saw_first_step = False
 
     # ---- ranks
@@ -86,6 +100,7 @@ class Job:
         self.ranks.add(connection)
         self.joining.append(connection)
         layout = connection.hello.layout
+        self._note_complete()
         if len(self.ranks) == layout.world:
             self._since = self._clock.monotonic()
             self._record.event("trainer_connected", self.name, world=layout.world, step=self.ranks.step)
@@ -129,7 +144,14 @@ class Job:
         if connection in self.joining:
             self.joining.remove(connection)
         if self.ranks.remove(connection):
+            self._note_complete()
             self.changed.set()
+
+    def _note_complete(self) -> None:
+        if self._whole() or not len(self.ranks):
+            self._incomplete_since = None
+        elif self._incomplete_since is None:
+            self._incomplete_since = self._clock.monotonic()
 
     @property
     def has_stepped(self) -> bool:
@@ -203,6 +225,7 @@ class Job:
         """The flush is asked for; it answers every open wish, since it saves later than they wished."""
         now = self._clock.monotonic()
         self.flush = FlushFact(ask.id, ask.cause, now, ask.give_up_at, ask.hold)
+        self._flush_deadline = ask.deadline
         self.commit_failed = None
         self.held_for = ask.id if ask.hold else self.held_for
         self._answered = [w.id for w in self._wishes]
@@ -214,6 +237,15 @@ class Job:
         if self.newest is None or self.newest.order < place.order:
             self.newest = place
             self.changed.set()
+
+    def flush_words(self) -> list[ToHook]:
+        """What a rank that comes back during a flush has to hear."""
+        flush = self.flush
+        if flush is None:
+            return []
+        left = None if self._flush_deadline is None else self._flush_deadline - self._clock.monotonic()
+        words: list[ToHook] = [Flush(flush.id, flush.cause.value, left and max(0.0, left), flush.hold)]
+        return words if flush.agreed is None else [*words, Agree(flush.id, flush.agreed)]
 
     def agreed(self, step: int) -> None:
         if self.flush is not None:
@@ -276,6 +308,7 @@ class Job:
             shipping=in_flight.get("ship"),
             handing_over="hand_over" in in_flight,
             given_up=frozenset(self.given_up),
+            incomplete_since=self._incomplete_since,
             held=self.held_for is not None,
             flush_s=self.flush_s,
             ship_bytes_s=self.ship_bytes_s,

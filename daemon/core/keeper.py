@@ -155,6 +155,7 @@ class Keeper:
             if connection not in self._welcome.dismissed:
                 self._welcome.dismissed.add(connection)
                 connection.send(StandDown(reason, "exit", held, committed=True))
+        self._job.held_for = None
 
 
 def _gist(sentence: str) -> str:

@@ -75,7 +75,7 @@ class Launcher:
                 self._child = subprocess.Popen(
                     self._start.command,
                     cwd=self._start.folder,
-                    env={**os.environ, **(self._start.env or {}), **self._env},
+                    env={**_inherited(), **(self._start.env or {}), **self._env},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -86,6 +86,14 @@ class Launcher:
                 raise LaunchError(
                     f"cannot start {self._start.command[0]}: {exc.strerror}; check start.command"
                 ) from exc
+
+
+# What systemd means for the daemon alone: a trainer must not speak or read in its name.
+_OURS = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "CREDENTIALS_DIRECTORY", "JOURNAL_STREAM"}
+
+
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _OURS}
 
 
 def _take(fd: int) -> bool:

@@ -33,6 +33,8 @@ from outlast.daemon.core.facts import (
 PATIENCE_S = 900.0
 # With a deadline: stop waiting this long before it, so that what is committed can still be handed over.
 MARGIN_S = 2.0
+# A rank whose process lives comes back to a restarted daemon well within this time.
+REJOIN_S = 10.0
 # Where the deadline is now or past, nothing is lost by trying for as long as the node lives.
 NO_WARNING_S = 30.0
 
@@ -41,7 +43,7 @@ def plan(facts: Facts) -> Decision:
     """What the primary does now and why. Same facts, same decision."""
     if facts.role is Role.FENCED:
         return _fenced(facts)
-    if facts.peer is not None and facts.peer.fence > facts.epoch:
+    if facts.peer is not None and facts.peer.fence > facts.epoch and not facts.handing_over:
         why = f"the peer is at epoch {facts.peer.fence}, this node at {facts.epoch}: the job lives there"
         return Decision((Fence(facts.peer.fence),), why)
     first = _flush(facts, facts.flush) if facts.flush is not None else _next_flush(facts)
@@ -70,6 +72,8 @@ def _flush(facts: Facts, flush: FlushFact) -> Decision:
         return _give_up(flush, "the trainer left before it had saved")
     if facts.complete and all(r.saved for r in facts.ranks):
         return _all_saved(facts, flush)
+    if _left_for_good(facts, flush):
+        return _give_up(flush, f"{_missing(facts, flush)} any more")
     if facts.now >= flush.give_up_at:
         return _give_up(flush, f"{_missing(facts, flush)} in time")
     if flush.agreed is None and facts.complete and all(r.at is not None for r in facts.ranks):
@@ -78,6 +82,12 @@ def _flush(facts: Facts, flush: FlushFact) -> Decision:
             (SayAgree(flush.id, step),), f"all {facts.world} ranks save at the end of step {step}"
         )
     return Decision((), f"waiting: {_missing(facts, flush)} yet")
+
+
+def _left_for_good(facts: Facts, flush: FlushFact) -> bool:
+    if facts.incomplete_since is None:
+        return False
+    return facts.now - max(facts.incomplete_since, flush.asked_at) >= REJOIN_S
 
 
 def _all_saved(facts: Facts, flush: FlushFact) -> Decision:
@@ -255,6 +265,8 @@ def next_look(facts: Facts) -> float | None:
     times: list[float] = []
     if facts.flush is not None:
         times.append(facts.flush.give_up_at)
+        if facts.incomplete_since is not None:
+            times.append(max(facts.incomplete_since, facts.flush.asked_at) + REJOIN_S)
     if facts.peer is not None and facts.peer.retry_at > facts.now:
         times.append(facts.peer.retry_at)
     return max(0.0, min(times) - facts.now) if times else None

@@ -53,6 +53,8 @@ class Welcome:
             connection.send(StandDown(why, "exit"))
         elif hello.epoch > 0 and role is Role.PRIMARY:
             connection.send(Resume(epoch))
+            for words in self._job.flush_words():
+                connection.send(words)
         else:
             wait = (
                 "looking for the newest checkpoint" if role is Role.PRIMARY else "standby: the primary trains"
