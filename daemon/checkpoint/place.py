@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -72,6 +71,8 @@ def entries(folder: Path, sizes: dict[str, int]) -> tuple[FileEntry, ...]:
 
 def side_by_side(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
     """Apply ``work`` to all items on a few threads (digests and file calls release the interpreter)."""
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(max(2, min(8, os.cpu_count() or 2)), "outlast-digest") as pool:
         return list(pool.map(work, items))
 

@@ -8,6 +8,7 @@ from typing import Protocol
 import asyncssh
 
 from outlast.daemon.ship.protocol import Wanted
+from outlast.daemon.ship.session import Session
 from outlast.wire.store import Committed
 
 
@@ -17,12 +18,14 @@ class Bulk(Protocol):
     async def send(
         self,
         connection: asyncssh.SSHClientConnection,
+        first: Session,
         committed: Committed,
         wanted: tuple[Wanted, ...],
         sent: Callable[[int], None],
     ) -> None:
         """Send the wanted files; ``sent`` is told of bytes as they leave. Can be cancelled at any time.
 
+        ``first`` is the session the offer was made in; it may be used, and is left open.
         Raises PeerUnreachable, or PeerRefused with the receiver's reason.
         """
         ...

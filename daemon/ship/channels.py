@@ -12,6 +12,8 @@ from outlast.daemon.ship.session import Session
 from outlast.wire.manifest import FileEntry
 from outlast.wire.store import Committed
 
+_BYTES_A_CHANNEL = 4 * 1024 * 1024
+
 
 class Channels:
     """Spread the files over up to ``count`` channels, the largest first."""
@@ -22,6 +24,7 @@ class Channels:
     async def send(
         self,
         connection: asyncssh.SSHClientConnection,
+        first: Session,
         committed: Committed,
         wanted: tuple[Wanted, ...],
         sent: Callable[[int], None],
@@ -31,10 +34,16 @@ class Channels:
         todo = sorted(((by_path[item.path], item.have) for item in wanted), key=_left)
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._count, len(todo))):
+                group.create_task(_drain(first, committed, todo, sent))
+                for _ in range(self._more(todo)):
                     group.create_task(_worker(connection, committed, todo, sent))
         except ExceptionGroup as several:
             raise several.exceptions[0] from several
+
+    def _more(self, todo: list[tuple[FileEntry, int]]) -> int:
+        """Further channels besides the first: a new session costs more than a few megabytes do."""
+        worth = sum(map(_left, todo)) // _BYTES_A_CHANNEL
+        return min(self._count, len(todo), 1 + worth) - 1
 
 
 async def _worker(
@@ -44,9 +53,15 @@ async def _worker(
     sent: Callable[[int], None],
 ) -> None:
     async with Session(connection) as session:
-        while todo:
-            entry, have = todo.pop()
-            await session.put(committed, entry, have, sent)
+        await _drain(session, committed, todo, sent)
+
+
+async def _drain(
+    session: Session, committed: Committed, todo: list[tuple[FileEntry, int]], sent: Callable[[int], None]
+) -> None:
+    while todo:
+        entry, have = todo.pop()
+        await session.put(committed, entry, have, sent)
 
 
 def _left(item: tuple[FileEntry, int]) -> int:

@@ -35,6 +35,7 @@ __all__ = ["Peer", "PeerRefused", "PeerSettings", "PeerState", "PeerUnreachable"
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
 _ROUNDS = 3
+_REUSE_S = 20.0  # the receiver ends a session that is idle for longer
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 
 
@@ -115,8 +116,8 @@ class Peer:
         sent = 0
         for attempt in range(_ROUNDS):
             try:
-                sent += await self._send_lacking(connection, committed, progress)
-                total = await self._commit(connection, committed)
+                count, total = await self._one_round(connection, committed, progress)
+                sent += count
             except PeerRefused as exc:
                 if exc.code != DAMAGED or attempt + 1 == _ROUNDS:
                     raise
@@ -184,17 +185,24 @@ class Peer:
         async with Session(connection) as session:
             return _read(read, await session.ask(request))
 
-    async def _send_lacking(
+    async def _one_round(
         self, connection: asyncssh.SSHClientConnection, committed: Committed, progress: Progress | None
-    ) -> int:
+    ) -> tuple[int, int]:
+        """Offer, send what is wanted, commit; bytes sent and bytes the peer has."""
         manifest = committed.manifest
-        wanted = await self._one(connection, Offer(manifest), lambda body: parse_wanted(body, manifest))
-        left = _bytes_left(committed, wanted)
-        count = _Count(manifest.total_bytes - left, manifest.total_bytes, progress)
-        if wanted:
-            await self._while_connected(connection, self._bulk.send(connection, committed, wanted, count.add))
-        count.finish()
-        return left
+        async with Session(connection) as session:
+            began = self._clock.monotonic()
+            wanted = _read(lambda body: parse_wanted(body, manifest), await session.ask(Offer(manifest)))
+            left = _bytes_left(committed, wanted)
+            count = _Count(manifest.total_bytes - left, manifest.total_bytes, progress)
+            if wanted:
+                work = self._bulk.send(connection, session, committed, wanted, count.add)
+                await self._while_connected(connection, work)
+            count.finish()
+            if self._clock.monotonic() - began < _REUSE_S:
+                return left, await self._commit(session, committed)
+        async with Session(connection) as session:
+            return left, await self._commit(session, committed)
 
     async def _while_connected(
         self, connection: asyncssh.SSHClientConnection, work: Coroutine[Any, Any, None]
@@ -212,9 +220,8 @@ class Peer:
             closed.cancel()
             await asyncio.gather(working, closed, return_exceptions=True)
 
-    async def _commit(self, connection: asyncssh.SSHClientConnection, committed: Committed) -> int:
-        async with Session(connection) as session:
-            answer = await session.ask(Commit(committed.epoch, committed.tag), COMMIT_S)
+    async def _commit(self, session: Session, committed: Committed) -> int:
+        answer = await session.ask(Commit(committed.epoch, committed.tag), COMMIT_S)
         return _read(lambda body: whole_number(body, "bytes"), answer)
 
     async def _check_here(self, committed: Committed, *, digests: bool) -> None:

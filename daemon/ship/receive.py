@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import select
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,6 +122,8 @@ def _answer(out: int, body: dict[str, Any]) -> None:
 
 def serve_rsync(landing: Landing, words: list[str]) -> int:
     """Run an rsync that receives into the staging folder of one offered checkpoint, and nowhere else."""
+    import subprocess
+
     try:
         epoch, tag = words
         folder = landing.staging(_whole_number(epoch), check_name(tag, "tag"))

@@ -33,11 +33,13 @@ class Rsync:
     async def send(
         self,
         connection: asyncssh.SSHClientConnection,
+        first: Session,
         committed: Committed,
         wanted: tuple[Wanted, ...],
         sent: Callable[[int], None],
     ) -> None:
         """See Bulk."""
+        del first  # rsync speaks a language of its own, in a session of its own
         manifest = committed.manifest
         async with Session(connection, f"{BULK_COMMAND} {manifest.epoch} {manifest.tag}") as session:
             ours, theirs = socket.socketpair()

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from outlast.wire import shards
 from outlast.wire.manifest import (
     MANIFEST_NAME,
     PARTIAL_SUFFIX,
@@ -199,6 +198,8 @@ def _lstat_inside(path: Path, relative: str) -> os.stat_result:
 
 
 def _structure(path: Path) -> list[Problem]:
+    from outlast.wire import shards
+
     files = {name: info.st_size for name, info in walk(path) if stat.S_ISREG(info.st_mode)}
     empty = [Problem(name, "empty") for name, size in files.items() if size == 0]
     torn = [
