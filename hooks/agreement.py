@@ -118,6 +118,11 @@ class Agreement:
             else:
                 self._hear_stand_down(message)
             self._cond.notify_all()
+        # Outside the lock: the training thread must not wait for the register.
+        if isinstance(message, Agree):
+            self._share(message)
+        elif self._exit is not None:
+            self._post_exit(self._exit)
 
     def connected(self) -> list[FromHook]:
         """A new connection is greeted: what must be said again on it."""
@@ -220,10 +225,19 @@ class Agreement:
         # Held ranks are all at one boundary and leave at once; others agree on the step first.
         self._exit = _Exit(message.reason, at, self._clock() + (0.0 if held else LEAVE_S))
         self._flush, self._unanswered = None, None
+
+    def _post_exit(self, leaving: _Exit) -> None:
         try:
-            self._ballot.post(f"exit/{self._ballot.rank}", str(at))
+            self._ballot.post(f"exit/{self._ballot.rank}", str(leaving.at))
         except BallotError:
-            self._exit.until = 0.0
+            leaving.until = 0.0  # nobody to agree with
+
+    def _share(self, agree: Agree) -> None:
+        """Tell ranks that lose the daemon in between what was agreed."""
+        try:
+            self._ballot.post(f"agreed/{agree.id}", str(agree.step))
+        except BallotError as exc:
+            log.warning("flush %s: the other ranks cannot be told: %s", agree.id, exc)
 
     # ---- the training thread
 
@@ -280,20 +294,10 @@ class Agreement:
         if flush.agreed is None and flush.at is not None and self.step_count >= flush.at:
             return self._unagreed(flush, flush.at)
         if flush.agreed is None or self.step_count < flush.agreed:
-            self._share(flush)
             return "go"
         if self.step_count == flush.agreed:
-            self._share(flush)
             return "save"
         return self._give_up(flush, f"step {flush.agreed} had passed when it was agreed")
-
-    def _share(self, flush: _Flush) -> None:
-        """Tell ranks that lost the daemon in between what was agreed."""
-        if flush.agreed is not None:
-            try:
-                self._ballot.post(f"agreed/{flush.order.id}", str(flush.agreed))
-            except BallotError as exc:
-                log.warning("flush %s: the other ranks cannot be told: %s", flush.order.id, exc)
 
     def _unagreed(self, flush: _Flush, at: int) -> str:
         if self.step_count > at:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-POLL_S = 0.005
+POLL_S = 0.002
 
 
 class BallotError(RuntimeError):

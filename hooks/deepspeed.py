@@ -136,9 +136,8 @@ def _writes_in_background(engine: Any) -> str:
 
 
 def _decoupled(engine: Any) -> bool:
-    writer = getattr(engine, "checkpoint_engine", None)
-    known = hasattr(writer, "is_decoupled") and hasattr(engine, "_commit_decoupled_checkpoint")
-    return known and bool(writer.is_decoupled())
+    asks = getattr(getattr(engine, "checkpoint_engine", None), "is_decoupled", None)
+    return asks is not None and hasattr(engine, "_commit_decoupled_checkpoint") and bool(asks())
 
 
 def _save_engine(engine: Any, folder: Path, client_state: dict[str, Any]) -> None:

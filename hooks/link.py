@@ -172,10 +172,10 @@ class Link:
                 sock.sendall(encode(message))
             lines = _Lines(sock)
             while not self._closing:
-                ready, _, _ = select.select([sock, self._wake_r], [], [], self._timer())
+                ready, _, _ = select.select([sock.fileno(), self._wake_r], [], [], self._timer())
                 if self._wake_r in ready:
                     self._drain()
-                for line in lines.read() if sock in ready else ():
+                for line in lines.read() if sock.fileno() in ready else ():
                     self._take(line)
                 self._send_due(sock)
             self._send_outbox(sock)

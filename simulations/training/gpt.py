@@ -49,7 +49,7 @@ SIZES = {
 }
 
 
-class Block(nn.Module):
+class Block(nn.Module):  # type: ignore[misc] # torch is not followed
     """One transformer layer: causal self-attention and a two-layer perceptron, each with dropout."""
 
     def __init__(self, size: Size) -> None:
@@ -75,7 +75,7 @@ class Block(nn.Module):
         return x + self.drop(self.mlp(self.norm_2(x)))
 
 
-class Gpt(nn.Module):
+class Gpt(nn.Module):  # type: ignore[misc] # torch is not followed
     """A byte-level language model; ``forward`` gives the mean loss in nats a byte."""
 
     def __init__(self, size: Size) -> None:

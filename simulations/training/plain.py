@@ -61,12 +61,13 @@ def main() -> None:
     ballot: Ballot = LocalBallot()
     barrier: Barrier = lambda _step: None  # noqa: E731
     if args.world > 1:
-        ballot, barrier = _meet(args)
+        ballot, barrier = meet(args)
     with build(args.checkpoints, ballot, args.save_seconds) as guard:
         train(guard, barrier, args.steps, args.step_seconds)
 
 
-def _meet(args: argparse.Namespace) -> tuple[Ballot, Barrier]:
+def meet(args: argparse.Namespace) -> tuple[Ballot, Barrier]:
+    """The register and the barrier of ``args.world`` ranks, both in the store at port ``args.store``."""
     from torch.distributed import TCPStore
 
     store = TCPStore("127.0.0.1", args.store, args.world, is_master=False)

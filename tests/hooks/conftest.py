@@ -148,6 +148,7 @@ class ScriptedDaemon:
             self._spawn(self._serve, sock)
 
     def _serve(self, sock: socket.socket) -> None:
+        hello: FromHook | None = None
         with sock, sock.makefile("rb") as lines:
             try:
                 hello = decode_from_hook(lines.readline())
@@ -163,7 +164,7 @@ class ScriptedDaemon:
                 return
             finally:
                 with self._lock:
-                    if self._connections.get(hello.rank) is sock:
+                    if isinstance(hello, Hello) and self._connections.get(hello.rank) is sock:
                         del self._connections[hello.rank]
 
     def _take(self, rank: int, message: FromHook) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from outlast.daemon.checkpoint.commit import CommitOrder, commit
-from outlast.wire.messages import Hello, Resume, Saved
+from outlast.wire.messages import Failed, Hello, Resume, Saved, StandDown
 from outlast.wire.store import newest_whole
 
 STEPS = 8
@@ -73,7 +74,6 @@ def _interrupt_and_resume(make_daemon: Callable[[int], Any], processes: Any, fol
 
 def wait_for_step(path: Path, step: int) -> None:
     """Until the training has written its losses up to ``step``."""
-    import time
 
     until = time.monotonic() + 40.0
     while not path.exists() or max(_losses(path), default=0) < step:
@@ -97,3 +97,72 @@ def test_every_zero_stage_resumes_bit_for_bit(
 ) -> None:
     """The same holds for ZeRO 0, 1 and 3."""
     _interrupt_and_resume(make_daemon, processes, tmp_path, zero=zero)
+
+
+FULL_DISK = """
+import os, torch
+real, left = torch.save, [1]
+
+def save(state, path, *args, **kwargs):
+    if os.environ["RANK"] == "1" and "optim_states" in str(path) and left:
+        left.clear()
+        raise OSError(28, "No space left on device", str(path))
+    return real(state, path, *args, **kwargs)
+
+torch.save = save
+from outlast.simulations.training.gpt import main
+main()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_a_full_disk_on_one_rank_leaves_no_rank_in_a_barrier(
+    make_daemon: Callable[[int], Any], processes: Any, tmp_path: Path
+) -> None:
+    """Rank 1 cannot write its shard: it says so, both train on, and the next flush is saved by both."""
+    script = tmp_path / "full_disk.py"
+    script.write_text(FULL_DISK)
+    daemon = make_daemon(2)
+    daemon.start()
+    training = processes.start(
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script),
+        "--checkpoints", str(tmp_path / "store"), "--losses", str(tmp_path / "losses"), "--job", "tune",
+        "--size", "tiny", "--steps", "40", "--step-seconds", "0.1",
+    )  # fmt: skip
+    daemon.connected(50.0)
+    wait_for_step(tmp_path / "losses", 2)
+    daemon.flush("f", hold=True)
+    until = time.monotonic() + 20.0
+    while not (daemon.words(Failed, "f") and daemon.words(Saved, "f")):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert "No space left" in daemon.words(Failed, "f")[1].reason
+    daemon.send(StandDown("rank 1 could not save", "train", "f"))
+    daemon.flush("g")
+    assert len({word.step for word in daemon.all_said(Saved, "g").values()}) == 1
+    _ended(training, processes)
+    assert max(_losses(tmp_path / "losses")) == 40
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_sigterm_to_torchrun_is_held_until_the_work_is_committed(
+    make_daemon: Callable[[int], Any], processes: Any, tmp_path: Path
+) -> None:
+    """torchrun hands SIGTERM to its ranks: they save one checkpoint, which is committed before they end."""
+    store = tmp_path / "store"
+    daemon = make_daemon(2)
+    daemon.flush_on_ask = True
+    daemon.commit = lambda saved, hello: commit(
+        store, CommitOrder("tune", saved.tag, saved.step, 1, saved.id, "signal", hello.layout), 1.0
+    )
+    daemon.start()
+    training = _train(processes, store, tmp_path / "losses", 2, step_seconds="2")
+    daemon.connected(50.0)
+    wait_for_step(tmp_path / "losses", 2)
+    training.terminate()
+    training.wait(40.0)
+    found = newest_whole(store)
+    assert found is not None
+    assert found.step == max(_losses(tmp_path / "losses"))

@@ -14,7 +14,7 @@ from outlast.daemon.checkpoint.commit import CommitOrder, commit
 from outlast.hooks.ballot import LocalBallot
 from outlast.hooks.resume import Origin, ResumeError, preflight
 from outlast.simulations.training.plain import build
-from outlast.wire.messages import Done, Layout, Park, Resume, Saved, StandDown
+from outlast.wire.messages import At, Done, Layout, Park, Resume, Saved, StandDown
 from outlast.wire.store import Committed
 
 
@@ -174,6 +174,7 @@ def test_no_new_step_means_no_new_files(make_daemon: Callable[[int], Any], tmp_p
     with build(tmp_path, LocalBallot()) as guard:
         daemon.connected()
         daemon.flush("f", hold=True)
+        daemon.all_said(At, "f")
         holder = threading.Thread(target=guard.step)
         holder.start()
         saved = daemon.all_said(Saved, "f")[0]
