@@ -31,7 +31,7 @@ class PeerSettings:
     bulk: Literal["channels", "rsync"] = "channels"
     channels: int = 4
     connect_s: float = 10.0
-    keepalive_s: float = 5.0
+    keepalive_s: float = 4.0
 
 
 class _Pinned(asyncssh.SSHClient):

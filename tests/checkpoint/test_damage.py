@@ -180,3 +180,23 @@ def test_verify_of_nothing_is_a_usage_error(
     (tmp_path / "empty").mkdir()
     assert run_verify(tmp_path / name) == 2
     assert str(tmp_path / name) in capsys.readouterr().err
+
+
+def test_verify_says_in_words_what_is_whole_and_what_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A person reads one line a checkpoint, the files at fault, and which one would be resumed from."""
+    committed(tmp_path, 100, layout=FOUR_RANKS)
+    hurt = committed(tmp_path, 200, layout=FOUR_RANKS)
+    _flipped(hurt.path / VICTIM)
+    parser = argparse.ArgumentParser()
+    command.add_parser(parser.add_subparsers())
+    args = parser.parse_args(["verify", str(tmp_path)])
+    assert args.run(args) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "epoch-1/global_step100: whole, step 100, 9 files, 23.9 kB",
+        "epoch-1/global_step200: DAMAGED",
+        f"  {VICTIM}: contents differ from the manifest's digest",
+        "epoch-1/latest: names 'global_step200', which is not a whole checkpoint",
+        "newest whole: epoch-1/global_step100",
+    ]
