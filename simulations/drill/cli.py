@@ -1,0 +1,167 @@
+"""``outlast drill``: rehearse an interruption on this machine, end to end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import os
+import signal
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from outlast.daemon.ops.exit import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from outlast.providers.base import Clock
+    from outlast.simulations.drill.rehearsal import Rehearsal, Watch
+    from outlast.simulations.drill.report import Outcome
+
+PROVIDERS = ("aws", "gcp", "azure")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_EXAMPLES = """\
+examples:
+  outlast drill                              AWS: two minutes' notice
+  outlast drill --provider gcp               Google Cloud: 30 seconds
+  outlast drill --steps 100 --notice-at 60 --keep ./drill
+  outlast drill --json | jq '.steps_lost, .ok'
+
+Everything is real but the provider's word: two daemons, an SSH server with throw-away keys, a DeepSpeed
+ZeRO-2 training of a small GPT on two ranks, the takeover, and the same run uninterrupted for comparison.
+It takes one to two minutes, opens ports on 127.0.0.1 alone, and leaves no process and no file behind.
+
+exit status: 0 every promise held, 1 one did not or the drill could not be finished, 2 usage,
+130 interrupted
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register ``drill``."""
+    parser = subparsers.add_parser(
+        "drill",
+        help="rehearse an interruption here, with real training",
+        description="Rehearse an interruption on this machine, and check every promise.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--provider", choices=PROVIDERS, default="aws", help="default: %(default)s")
+    parser.add_argument("--steps", type=int, default=40, help="train up to this step (default: %(default)s)")
+    parser.add_argument(
+        "--notice-at", type=int, metavar="STEP", help="the provider speaks at this step (default: a third)"
+    )
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy logs and histories there")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--no-color", action="store_true", help="no colours; $NO_COLOR does the same")
+    parser.add_argument(
+        "--timeout", type=_duration, default=300.0, metavar="TIME", help="give up after this (default: 300s)"
+    )
+    parser.set_defaults(run=run, fail=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Drill and report. Returns DONE, FAILED or INTERRUPTED."""
+    from outlast.simulations.drill.report import body, text
+
+    if args.steps < 3:
+        args.fail("--steps must be at least 3")
+    notice_at = args.notice_at if args.notice_at is not None else max(1, args.steps // 3)
+    # The ranks agree on a step that lies a little ahead, and the standby is to train as well.
+    if not 1 <= notice_at <= args.steps - 2:
+        args.fail(f"--notice-at must be from 1 to {args.steps - 2}: the standby needs steps to train")
+    missing = [name for name in ("torch", "deepspeed") if importlib.util.find_spec(name) is None]
+    if missing:
+        print(
+            f"outlast drill: needs {' and '.join(missing)} to train with: pip install torch, "
+            "then pip install 'outlast[daemon,deepspeed]'",
+            file=sys.stderr,
+        )
+        return ExitCode.FAILED
+    outcome = asyncio.run(_until_signalled(_drill(args, notice_at)))
+    if outcome is None:
+        print("outlast drill: interrupted; nothing is left behind", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    color = sys.stdout.isatty() and not args.no_color and not os.environ.get("NO_COLOR")
+    print(json.dumps(body(outcome)) if args.json else text(outcome, color=color))
+    return ExitCode.DONE if outcome.ok else ExitCode.FAILED
+
+
+async def _until_signalled(drill: Coroutine[object, object, Outcome]) -> Outcome | None:
+    """Run the drill; a signal cancels it, and None is returned once everything is cleaned up.
+
+    Further signals change nothing: the clean-up is bounded, and cutting it short would leave things behind.
+    """
+    loop = asyncio.get_running_loop()
+    task = asyncio.create_task(drill, name="drill")
+    signalled = False
+
+    def stop() -> None:
+        nonlocal signalled
+        if not signalled:
+            signalled = True
+            task.cancel()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return None
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+async def _drill(args: argparse.Namespace, notice_at: int) -> Outcome:
+    from outlast.providers.base import SystemClock
+    from outlast.simulations.drill.nodes import GptTrainer
+    from outlast.simulations.drill.rehearsal import Rehearsal
+    from outlast.simulations.drill.scenario import Plan
+
+    clock = SystemClock()
+    plan = Plan(args.provider, GptTrainer(args.steps), bound_s=args.timeout)
+    rehearsal = Rehearsal(plan, args.steps, notice_at)
+    with _watch(args) as watch:
+        return await _play(rehearsal, watch, clock, args.keep)
+
+
+async def _play(rehearsal: Rehearsal, watch: Watch, clock: Clock, keep: Path | None) -> Outcome:
+    from outlast.simulations.drill.rehearsal import rehearse
+    from outlast.simulations.drill.report import Outcome
+    from outlast.simulations.drill.sandbox import DrillError, Sandbox
+    from outlast.simulations.drill.verdict import judge
+
+    began = clock.monotonic()
+    seen, because = None, None
+    try:
+        async with Sandbox(clock, keep) as sandbox:
+            seen = await rehearse(rehearsal, sandbox, watch)
+    except (DrillError, OSError) as exc:
+        because = str(exc)
+    checks = judge(seen) if seen is not None else ()
+    seconds = clock.monotonic() - began
+    plan = rehearsal.plan
+    return Outcome(plan.provider, rehearsal.steps, rehearsal.notice_at, seconds, seen, checks, because, keep)
+
+
+def _watch(args: argparse.Namespace) -> AbstractContextManager[Watch]:
+    from outlast.providers.base import SystemClock
+    from outlast.simulations.drill.display import Live, Plain
+
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        return Live(args.steps, SystemClock(), color=not args.no_color and not os.environ.get("NO_COLOR"))
+    return nullcontext(Plain(args.steps, SystemClock()))
+
+
+def _duration(text: str) -> float:
+    from outlast.daemon.config.duration import seconds
+
+    try:
+        return seconds(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from exc

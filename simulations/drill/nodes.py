@@ -1,0 +1,171 @@
+"""The two nodes of a drill: where each keeps its things, its configuration, and what it trains with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+JOB = "drill"
+PRIMARY = "us-east-1"
+STANDBY = "us-west-2"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node's folder. Paths stay short: two of them are Unix sockets."""
+
+    name: str
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        """What the daemon keeps, its history among it."""
+        return self.root / "state"
+
+    @property
+    def history(self) -> Path:
+        """The daemon's SQLite file."""
+        return self.state / "history.sqlite3"
+
+    @property
+    def socket(self) -> Path:
+        """Where the ranks find the daemon."""
+        return self.root / "run" / "trainer.sock"
+
+    @property
+    def control(self) -> Path:
+        """Where the command line finds the daemon."""
+        return self.root / "run" / "control.sock"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The trainer's checkpoint folder."""
+        return self.root / "checkpoints"
+
+    @property
+    def replicas(self) -> Path:
+        """Where the receiver puts what the other node sends."""
+        return self.root / "replicas"
+
+    @property
+    def losses(self) -> Path:
+        """What the trainer notes down of each step."""
+        return self.root / "losses.jsonl"
+
+    @property
+    def config(self) -> Path:
+        """The daemon's configuration."""
+        return self.root / "outlast.yaml"
+
+    @property
+    def stores(self) -> tuple[Path, ...]:
+        """Every folder that may hold epochs of the job."""
+        return (self.checkpoints, self.replicas / JOB)
+
+    def make(self) -> None:
+        """Make the folders. Blocking."""
+        for folder in (self.state, self.socket.parent, self.checkpoints, self.replicas):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def write(self, settings: Mapping[str, Any]) -> None:
+        """Write the configuration. Blocking."""
+        self.config.write_text(yaml.safe_dump(dict(settings), sort_keys=False))
+
+
+class Trainer(Protocol):
+    """What is trained."""
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Variables the trainer needs besides OUTLAST_SOCKET."""
+        ...
+
+    def command(self, node: Node) -> tuple[str, ...]:
+        """The words that train on ``node``, noting each step down in its losses file."""
+        ...
+
+    def hurried(self) -> Trainer:
+        """The same training as fast as it goes."""
+        ...
+
+
+@dataclass(frozen=True)
+class GptTrainer:
+    """DeepSpeed, ``world`` ranks, ZeRO stage ``zero``, up to ``steps``; a step takes ``pace_s`` at least."""
+
+    steps: int
+    pace_s: float = 0.3
+    world: int = 2
+    zero: int = 2
+    size: str = "small"
+    env: Mapping[str, str] = field(default_factory=lambda: {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"})
+
+    def command(self, node: Node) -> tuple[str, ...]:
+        """torchrun with the training script of this package."""
+        launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.world))
+        script = ("-m", "outlast.simulations.training.gpt", "--job", JOB, "--size", self.size)
+        lengths = ("--steps", str(self.steps), "--step-seconds", str(self.pace_s), "--zero", str(self.zero))
+        places = ("--checkpoints", str(node.checkpoints), "--losses", str(node.losses))
+        return (sys.executable, *launcher, *script, *lengths, *places)
+
+    def hurried(self) -> GptTrainer:
+        """Without a pace."""
+        return replace(self, pace_s=0.0)
+
+
+@dataclass(frozen=True)
+class ScriptedTrainer:
+    """One rank that trains nothing, whose steps and saves take exactly as long as said."""
+
+    steps: int
+    pace_s: float = 0.05
+    save_s: float = 0.0
+    shard_bytes: int = 100_000
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def command(self, node: Node) -> tuple[str, ...]:
+        """The scripted rank of this package."""
+        timing = ("--step-s", str(self.pace_s), "--save-s", str(self.save_s), "--size", str(self.shard_bytes))
+        places = ("--checkpoints", str(node.checkpoints), "--log", str(node.losses))
+        words = ("--job", JOB, "--steps", str(self.steps))
+        return (sys.executable, "-m", "outlast.simulations.rank", *words, *timing, *places)
+
+    def hurried(self) -> ScriptedTrainer:
+        """Without a pace."""
+        return replace(self, pace_s=0.0)
+
+
+def primary_settings(
+    node: Node, provider: Mapping[str, Any], peer: Mapping[str, Any], every: str | None
+) -> dict[str, Any]:
+    """The configuration of the node that trains and is to be taken away."""
+    job: dict[str, Any] = {"name": JOB, "checkpoints": str(node.checkpoints), "peer": dict(peer)}
+    if every is not None:
+        job["every"] = every
+    return {**_node(node), "provider": dict(provider), "jobs": [job]}
+
+
+def standby_settings(node: Node, trainer: Trainer, when: str) -> dict[str, Any]:
+    """The configuration of the node that receives, and takes over."""
+    start = {"command": list(trainer.command(node)), "env": dict(trainer.env), "when": when}
+    job = {
+        "name": JOB,
+        "role": "standby",
+        "checkpoints": str(node.checkpoints),
+        "replicas": str(node.replicas),
+        "start": start,
+        "takeover_after": "1s",
+    }
+    return {**_node(node), "provider": {"name": "none"}, "jobs": [job]}
+
+
+def _node(node: Node) -> dict[str, Any]:
+    return {
+        "node": {"name": node.name, "state": str(node.state), "runtime": str(node.socket.parent)},
+        "log": {"level": "info", "format": "json"},
+    }
