@@ -22,7 +22,7 @@ HINTS = {"maintenance": "TERMINATE_ON_HOST_MAINTENANCE", "migrate": "MIGRATE_ON_
 
 class GcpStandIn(StandIn):
     """``flavor`` False leaves `Metadata-Flavor` out of the answers, as a foreign server would.
-    ``etags`` set to False: no ETag and no hang, as a plain imitation would."""
+    ``etags`` or ``hangs`` set to False: no ETag, or no hang, as a plain imitation would."""
 
     provider = "gcp"
     hints = tuple(HINTS)
@@ -40,6 +40,7 @@ class GcpStandIn(StandIn):
         super().__init__(identity, host=host, port=port, clock=clock, on_request=on_request)
         self.flavor = flavor
         self.etags = True
+        self.hangs = True
         self._versions: dict[str, int] = {}
         self._values = {
             "id": identity.instance_id,
@@ -94,7 +95,7 @@ class GcpStandIn(StandIn):
             return self._answer(403, faults.HTML)
         if key not in self._values:
             return self._answer(404, faults.HTML)
-        if self.etags and request.query.get("wait_for_change", "").lower() == "true":
+        if self.hangs and request.query.get("wait_for_change", "").lower() == "true":
             fault = await self._hang(request, key)
             if fault is not None:
                 return fault

@@ -90,13 +90,29 @@ async def test_maintenance_alone_does_not_blind(bench: Bench) -> None:
             assert isinstance(await watch.next(), View)
 
 
-async def test_no_etag_means_polling(bench: Bench) -> None:
-    """An endpoint that answers at once instead of hanging is polled at the configured pace."""
+@pytest.mark.parametrize("etags", [True, False])
+async def test_an_endpoint_that_does_not_hang_is_polled(bench: Bench, *, etags: bool) -> None:
+    """An endpoint that answers at once instead of hanging is asked at the configured pace."""
     async with GcpStandIn() as endpoint:
-        endpoint.etags = False
+        endpoint.hangs, endpoint.etags = False, etags
         watch = await bench.watch(endpoint, poll_s=0.2)
-        for _ in range(4):
+        began = time.monotonic()
+        while time.monotonic() - began < 1.0:
             await watch.next()
+        assert 4 <= sum("preempted" in r.path for r in endpoint.requests) <= 9
         endpoint.notice()
         assert (await watch.noticed()).notices
-        assert sum("preempted" in r.path for r in endpoint.requests) <= 7
+
+
+async def test_sight_is_back_at_once_after_a_broken_hang(bench: Bench) -> None:
+    """After a hang that broke with nothing changed, the next view comes at once, not when a hang ends."""
+    async with GcpStandIn() as endpoint:
+        watch = await bench.watch(endpoint, hang_s=10)
+        await watch.quiet()
+        waiting = asyncio.create_task(watch.unknown())
+        await asyncio.sleep(0.1)
+        endpoint.misbehave("503", count=1, path="preempted")
+        await waiting
+        began = time.monotonic()
+        await watch.quiet()
+        assert time.monotonic() - began < 1.0
