@@ -17,70 +17,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from outlast.hooks.ballot import Ballot, BallotError
+from outlast.hooks.flushes import WAIT_AT_LEAST_S, Leave, Leaving, OpenFlush, Order, Save
 from outlast.wire.messages import Agree, At, Failed, Flush, FromHook, Saved, StandDown
 
 log = logging.getLogger("outlast")
 
-# The daemon gives up a flush it cannot finish; these bound the wait for a daemon that says nothing more.
-WAIT_AT_LEAST_S = 30.0
-WAIT_AT_MOST_S = 60.0
+# These bound the wait for a daemon that is lost or says nothing more.
 RECONNECT_S = 10.0
 HELD_LOST_S = 60.0
 HELD_AT_MOST_S = 900.0
 CHECK_S = 5.0
 LEAVE_S = 10.0
 SLICE_S = 0.05
-
-
-@dataclass(frozen=True)
-class Order:
-    """A flush as the daemon asked for it. ``deadline`` is monotonic seconds, None where there is none."""
-
-    id: str
-    reason: str
-    asked_at: float
-    deadline: float | None
-    hold: bool
-
-    @property
-    def patience(self) -> float:
-        """Until when (monotonic seconds) to wait for the other ranks and the daemon's word."""
-        left = WAIT_AT_MOST_S if self.deadline is None else self.deadline - self.asked_at
-        return self.asked_at + min(max(left, WAIT_AT_LEAST_S), WAIT_AT_MOST_S)
-
-
-@dataclass(frozen=True)
-class Save:
-    """Save now: every rank that got so far does so at the end of ``step``, if the ballot says so."""
-
-    order: Order
-    step: int
-
-
-@dataclass(frozen=True)
-class Leave:
-    """The job has moved on: leave the training loop. ``reason`` is the daemon's."""
-
-    reason: str
-
-
-@dataclass
-class _Flush:
-    order: Order
-    at: int | None = None
-    agreed: int | None = None
-    answer: Saved | Failed | None = None
-    held_since: float = 0.0
-
-
-@dataclass
-class _Exit:
-    reason: str
-    at: int
-    until: float
 
 
 class Agreement:
@@ -98,8 +48,8 @@ class Agreement:
         self._ballot = ballot
         self._clock = clock
         self._cond = threading.Condition()
-        self._flush: _Flush | None = None
-        self._exit: _Exit | None = None
+        self._flush: OpenFlush | None = None
+        self._exit: Leaving | None = None
         self._unanswered: Saved | Failed | None = None
         self._at_boundary = False
         self._connected = False
@@ -172,24 +122,24 @@ class Agreement:
         now = self._clock()
         deadline = None if message.seconds_left is None else now + message.seconds_left
         order = Order(message.id, message.reason, now, deadline, message.hold)
-        new = self._flush = _Flush(order)
+        new = self._flush = OpenFlush(order)
         if self._at_boundary:
             self._promise(new, self.step_count)
         elif self.phase != self.step_count:
             self._promise(new, self.step_count + 1)
         # else: a long phase that calls check(); see promise_when_due
 
-    def _repeat(self, flush: _Flush) -> None:
+    def _repeat(self, flush: OpenFlush) -> None:
         if flush.answer is not None:
             self.outbox.append(flush.answer)
         elif flush.at is not None:
             self.outbox.append(At(flush.order.id, flush.at))
 
-    def _promise(self, flush: _Flush, step: int) -> None:
+    def _promise(self, flush: OpenFlush, step: int) -> None:
         flush.at = step
         self.outbox.append(At(flush.order.id, step))
 
-    def _check_until(self, flush: _Flush) -> float:
+    def _check_until(self, flush: OpenFlush) -> float:
         deadline = flush.order.deadline
         left = CHECK_S if deadline is None else (deadline - flush.order.asked_at) / 4
         return flush.order.asked_at + min(CHECK_S, max(0.0, left))
@@ -216,17 +166,17 @@ class Agreement:
         elif mine:
             self._flush = None
 
-    def _hear_exit(self, message: StandDown, flush: _Flush | None) -> None:
+    def _hear_exit(self, message: StandDown, flush: OpenFlush | None) -> None:
         if self._exit is not None:
             return
         held = flush is not None and flush.answer is not None and self._at_boundary
         self.asked = True
         at = self.step_count if self._at_boundary else self.step_count + 1
         # Held ranks are all at one boundary and leave at once; others agree on the step first.
-        self._exit = _Exit(message.reason, at, self._clock() + (0.0 if held else LEAVE_S))
+        self._exit = Leaving(message.reason, at, self._clock() + (0.0 if held else LEAVE_S))
         self._flush, self._unanswered = None, None
 
-    def _post_exit(self, leaving: _Exit) -> None:
+    def _post_exit(self, leaving: Leaving) -> None:
         try:
             self._ballot.post(f"exit/{self._ballot.rank}", str(leaving.at))
         except BallotError:
@@ -284,7 +234,7 @@ class Agreement:
         """The daemon has given this flush up, or another has taken its place."""
         return self._flush is None or self._flush.order.id != flush_id
 
-    def _at(self, flush: _Flush) -> str:
+    def _at(self, flush: OpenFlush) -> str:
         """``go``, ``wait`` or ``save`` at this boundary."""
         if flush.answer is not None:
             return self._held(flush)
@@ -299,7 +249,7 @@ class Agreement:
             return "save"
         return self._give_up(flush, f"step {flush.agreed} had passed when it was agreed")
 
-    def _unagreed(self, flush: _Flush, at: int) -> str:
+    def _unagreed(self, flush: OpenFlush, at: int) -> str:
         if self.step_count > at:
             return self._give_up(flush, f"step {at} was promised and passed")
         told = self._told(flush)
@@ -313,14 +263,14 @@ class Agreement:
             return self._give_up(flush, "no step was agreed in time")
         return "wait"
 
-    def _told(self, flush: _Flush) -> int | None:
+    def _told(self, flush: OpenFlush) -> int | None:
         try:
             value = self._ballot.read(f"agreed/{flush.order.id}")
         except BallotError:
             return None
         return int(value) if value is not None else None
 
-    def _give_up(self, flush: _Flush, why: str) -> str:
+    def _give_up(self, flush: OpenFlush, why: str) -> str:
         log.warning("flush %s is off: %s; training goes on", flush.order.id, why)
         self._unanswered = Failed(flush.order.id, why)
         self.outbox.append(self._unanswered)
@@ -328,7 +278,7 @@ class Agreement:
         self.wake()
         return "go"
 
-    def _held(self, flush: _Flush) -> str:
+    def _held(self, flush: OpenFlush) -> str:
         now = self._clock()
         deadline = flush.order.deadline
         until = (deadline + HELD_LOST_S) if deadline is not None else flush.held_since + HELD_AT_MOST_S
@@ -340,7 +290,7 @@ class Agreement:
         self._flush = None
         return "go"
 
-    def _leaving(self, leaving: _Exit) -> Leave | None:
+    def _leaving(self, leaving: Leaving) -> Leave | None:
         """All ranks leave at the end of the highest step any of them was in when it heard."""
         if self.step_count < leaving.at:
             return None

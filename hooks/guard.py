@@ -8,8 +8,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol
 
-from outlast.hooks.agreement import Agreement, Leave, Save
+from outlast.hooks.agreement import Agreement
 from outlast.hooks.ballot import Ballot, BallotError, gather
+from outlast.hooks.flushes import Leave, Save
 from outlast.hooks.link import Link
 from outlast.hooks.resume import Origin
 from outlast.hooks.signals import Signals

@@ -9,14 +9,14 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Union
 
 from outlast.hooks.agreement import Agreement
 from outlast.hooks.signals import Signals
+from outlast.hooks.stream import Lines, Pace, shortened
 from outlast.wire.messages import (
-    MAX_LINE,
     Agree,
     Ask,
     Failed,
@@ -24,7 +24,6 @@ from outlast.wire.messages import (
     FromHook,
     Hello,
     Park,
-    Progress,
     Resume,
     StandDown,
     ToHook,
@@ -82,7 +81,7 @@ class Link:
         self._agreement = agreement
         self._clock = clock
         self._sock: socket.socket | None = None
-        self._pace = _Pace(clock())
+        self._pace = Pace(clock())
         self._first: Answer | Absent | None = None
         self._heard = threading.Condition()
         self._closing = False
@@ -170,7 +169,7 @@ class Link:
             self._sock = sock
             for message in self._agreement.connected():
                 sock.sendall(encode(message))
-            lines = _Lines(sock)
+            lines = Lines(sock)
             while not self._closing:
                 ready, _, _ = select.select([sock.fileno(), self._wake_r], [], [], self._timer())
                 if self._wake_r in ready:
@@ -210,7 +209,7 @@ class Link:
         """Take what came while the checkpoint was being loaded: only now is the step count right."""
         early, self._early = self._early, []
         for message, at in early:
-            self._hear(_shortened(message, self._clock() - at))
+            self._hear(shortened(message, self._clock() - at))
 
     def _hear_flush(self, message: Flush | Agree) -> None:
         if not self.training:
@@ -300,46 +299,3 @@ class Link:
         # A data loader's worker must not keep the connection open after this rank has died.
         if self._sock is not None:
             self._sock.close()
-
-
-def _shortened(message: ToHook, seconds: float) -> ToHook:
-    if not isinstance(message, Flush) or message.seconds_left is None:
-        return message
-    return replace(message, seconds_left=message.seconds_left - seconds)
-
-
-class _Pace:
-    """Step seconds, from what two looks at the step count show."""
-
-    def __init__(self, now: float) -> None:
-        self.at = now
-        self._since = now
-        self._step: int | None = None
-
-    def next(self, step: int, now: float, loss: float | None) -> Progress | None:
-        """What to tell; None while no step was completed since the last time."""
-        self.at = now
-        before, since = self._step, self._since
-        if step == before:
-            return None
-        self._step, self._since = step, now
-        seconds = 0.0 if before is None else (now - since) / max(1, step - before)
-        return Progress(step, seconds, loss)
-
-
-class _Lines:
-    """Splits what arrives into lines; a line that has no end is refused."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._rest = b""
-
-    def read(self) -> Iterator[bytes]:
-        """The lines complete so far. Raises OSError at the end of the stream, WireError when too long."""
-        data = self._sock.recv(MAX_LINE)
-        if not data:
-            raise ConnectionResetError("the daemon closed the connection")
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > MAX_LINE:
-            raise WireError(f"a line longer than {MAX_LINE} bytes")
-        return iter(lines)

@@ -62,7 +62,7 @@ def check_loadable(stateful: Mapping[str, Stateful]) -> None:
             torch.load(buffer, weights_only=True)
         except Exception as exc:
             raise StateError(
-                f"stateful {name!r}: its state_dict() could not be read back from a checkpoint ({exc}); "
+                f"stateful {name!r}: its state_dict() cannot be read back from a checkpoint ({_line(exc)}); "
                 "use numbers, strings, lists, dicts and tensors only"
             ) from exc
 
@@ -74,7 +74,7 @@ def restore(path: Path, step: int, stateful: Mapping[str, Stateful]) -> None:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as exc:
-        raise StateError(f"{path} cannot be read: {exc}; resume from an older checkpoint") from exc
+        raise StateError(f"{path} cannot be read: {_line(exc)}; resume from an older checkpoint") from exc
     if state.get("format") != FORMAT or state.get("step") != step:
         raise StateError(f"{path} is of step {state.get('step')}, the checkpoint of step {step}")
     missing = sorted(set(stateful) ^ set(state["stateful"]))
@@ -86,6 +86,11 @@ def restore(path: Path, step: int, stateful: Mapping[str, Stateful]) -> None:
     for name, item in stateful.items():
         item.load_state_dict(state["stateful"][name])
     _restore_random(state["random"])
+
+
+def _line(exc: Exception) -> str:
+    """The first line: torch adds a page of advice, some of which would let the file run code."""
+    return (str(exc).splitlines() or [type(exc).__name__])[0]
 
 
 def _random_states() -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outlast.hooks import agreement, guard, link
+from outlast.hooks import agreement, flushes, guard, link
 from outlast.hooks.ballot import LocalBallot
 from outlast.simulations.training.plain import build
 from outlast.wire.messages import At, Failed, Flush, Saved, StandDown
@@ -83,6 +83,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agreement, "RECONNECT_S", 0.3)
     monkeypatch.setattr(agreement, "HELD_LOST_S", 0.3)
     monkeypatch.setattr(agreement, "WAIT_AT_LEAST_S", 1.0)
+    monkeypatch.setattr(flushes, "WAIT_AT_LEAST_S", 1.0)
     monkeypatch.setattr(guard, "READY_S", 1.0)
     monkeypatch.setattr(link, "URGENT_RETRY_S", 0.02)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from outlast.hooks.ballot import LocalBallot
 from outlast.hooks.guard import Guard
-from outlast.hooks.link import _Lines
+from outlast.hooks.stream import Lines
 from outlast.simulations.training.plain import build
 from outlast.wire.messages import MAX_LINE, Flush, Progress, Saved, WireError, encode
 
@@ -35,7 +35,7 @@ def test_lines_come_whole_however_the_stream_is_cut(lines: list[bytes], data: st
     """Any cut of the stream into pieces gives the same lines."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        reader, stream, found = _Lines(ours), b"".join(line + b"\n" for line in lines), []
+        reader, stream, found = Lines(ours), b"".join(line + b"\n" for line in lines), []
         while stream:
             size = data.draw(st.integers(1, len(stream)))
             theirs.sendall(stream[:size])
@@ -47,7 +47,7 @@ def test_lines_come_whole_however_the_stream_is_cut(lines: list[bytes], data: st
 def test_a_line_without_end_is_refused(pair: tuple[socket.socket, socket.socket]) -> None:
     """A peer that never ends its line cannot fill the rank's memory."""
     ours, theirs = pair
-    reader = _Lines(ours)
+    reader = Lines(ours)
     writer = threading.Thread(target=theirs.sendall, args=(b"x" * (2 * MAX_LINE),))
     writer.start()
     with pytest.raises(WireError, match="longer"):
@@ -57,7 +57,7 @@ def test_a_line_without_end_is_refused(pair: tuple[socket.socket, socket.socket]
     writer.join(5.0)
 
 
-def _read_on(reader: _Lines) -> None:
+def _read_on(reader: Lines) -> None:
     for _ in range(100):
         list(reader.read())
 
