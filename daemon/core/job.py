@@ -131,7 +131,7 @@ class Job:
             case Failed():
                 self.ranks.failed(connection, message)
             case Ask():
-                self._want(f"signal-{connection.pid}-{secrets.token_hex(3)}", Cause.SIGNAL, message.reason)
+                self._signalled(connection, message.reason)
             case Done():
                 self.done_step = message.step
                 self._record.event("trainer_done", self.name, step=message.step)
@@ -161,6 +161,14 @@ class Job:
     def expect_first_step(self, resumed_at: int) -> None:
         """The ranks were told to resume here; the next step beyond it is news."""
         self.resumed_at, self._saw_first_step = resumed_at, False
+
+    def _signalled(self, connection: Connection, reason: str) -> None:
+        """A rank was told to end. If it is held, its work is safe already: let it go."""
+        held = self.held_for
+        if held is not None and self.newest is not None and self.newest.flush_id == held:
+            self.ranks.send(StandDown(f"committed; {reason}", "train", held, committed=True))
+            return
+        self._want(f"signal-{connection.pid}-{secrets.token_hex(3)}", Cause.SIGNAL, reason)
 
     def _note_first_step(self, step: int) -> None:
         if self._saw_first_step or self.resumed_at is None or step <= self.resumed_at:

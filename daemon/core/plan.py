@@ -96,8 +96,6 @@ def _all_saved(facts: Facts, flush: FlushFact) -> Decision:
         return _give_up(flush, f"ranks saved different tags ({', '.join(sorted(tags))})")
     tag = tags.pop()
     step = flush.agreed if flush.agreed is not None else max(r.step for r in facts.ranks)
-    if facts.newest is not None and facts.newest.flush_id == flush.id:
-        return Decision((), f"{tag} is committed")
     return Decision((Commit(flush.id, tag, step),), f"all {facts.world} ranks have saved {tag}: commit")
 
 

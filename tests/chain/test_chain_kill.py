@@ -11,6 +11,9 @@ from harness import Node, Pair, until
 
 from outlast.wire.store import scan, verify
 
+# The daemons under test are other processes: this loop only looks at what they left.
+pytestmark = [pytest.mark.blocking, pytest.mark.timeout(120)]
+
 DAEMON = (
     "notice_seen", "flush_asked", "step_agreed", "saved", "committed", "ship_began", "shipped",
     "verified", "handed_over",
@@ -55,7 +58,6 @@ def assert_whole(store: Path) -> None:
     assert scan(store)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("victim", "at"),
     [("daemon", at) for at in DAEMON] + [("rank", at) for at in RANK] + [("receiver", at) for at in RECEIVER],
