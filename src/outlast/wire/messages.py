@@ -228,7 +228,14 @@ def _value(cls: Any, name: str, hint: Any, value: Any) -> Any:
     if isinstance(value, bool) and bool not in allowed:
         raise WireError(f"{name} must not be a boolean")
     if float in allowed and isinstance(value, int):
-        return float(value)
+        return _as_float(name, value)
     if isinstance(value, allowed):
         return value
     raise WireError(f"{name} is {type(value).__name__}")
+
+
+def _as_float(name: str, value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError as exc:
+        raise WireError(f"{name} is too large") from exc
