@@ -29,7 +29,7 @@ def load(path: Path) -> JobState | None:
         )
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         path.replace(path.with_suffix(".damaged"))
         return None
 
