@@ -40,13 +40,15 @@ STOP_S = 15.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What is played. ``every``: an interval between checkpoints, such as "2s"; ``when``: start.when."""
+    """What is played. ``every``: an interval between checkpoints, such as "2s"; ``when``: start.when;
+    ``bound_s``: how long all of it may take."""
 
     provider: str = "aws"
     trainer: Trainer = GptTrainer(steps=40)  # noqa: RUF009 - frozen
     poll: str = "1s"
     every: str | None = None
     when: str = "warning"
+    hints: bool = True
     bound_s: float = 300.0
 
 
@@ -156,9 +158,10 @@ class Stage:
             "key": str(sshd.client.private),
         }
 
-    def _provider(self) -> dict[str, str]:
-        provider = {"name": self.plan.provider, "endpoint": self.word.url, "poll": self.plan.poll}
-        if self.plan.provider == "gcp":
+    def _provider(self) -> dict[str, Any]:
+        plan = self.plan
+        provider = {"name": plan.provider, "endpoint": self.word.url, "poll": plan.poll, "hints": plan.hints}
+        if plan.provider == "gcp":
             provider["notice"] = f"{NOTICE_S['gcp']:.0f}s"
         return provider
 

@@ -1,0 +1,127 @@
+"""The command itself: it passes with every provider, refuses wrong usage, and is gone without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from outlast.__main__ import main
+
+DRILL = (sys.executable, "-m", "outlast", "drill")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder for temporary files with a short path, as sockets go into it."""
+    path = Path(tempfile.mkdtemp(prefix="d-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path)
+
+
+def of_the_drill(folder: Path) -> list[str]:
+    """The command lines of live processes that have the folder in their environment or their words."""
+    found = []
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit() and int(path.name) != os.getpid():
+            with suppress(OSError):
+                words = (path / "cmdline").read_bytes()
+                if os.fsencode(folder) in words + (path / "environ").read_bytes():
+                    found.append(words.replace(b"\0", b" ").decode(errors="replace"))
+    return found
+
+
+def drilled(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a drill to its end, its temporary files in ``folder``."""
+    env = {**os.environ, "TMPDIR": str(folder)}
+    return subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("provider", ["aws", "gcp", "azure"])
+def test_drill_passes_with_every_provider(provider: str, folder: Path) -> None:
+    """Real training, a real handoff: no step lost, every loss equal to the last bit, nothing left."""
+    words = [*DRILL, "--provider", provider, "--json", "--timeout", "240s", "--steps", "30"]
+    done = drilled(words, folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["ok"] is True
+    assert told["steps_lost"] == 0
+    assert all(promise["held"] for promise in told["promises"])
+    assert [line["kind"] for line in told["timeline"]].index("verified") > 0
+    assert of_the_drill(folder) == []
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [
+        (signal.SIGINT, "starting a stand-in"),
+        (signal.SIGTERM, "starting a stand-in"),
+        pytest.param(
+            signal.SIGINT, "the provider gives notice", marks=[pytest.mark.long, pytest.mark.timeout(200)]
+        ),
+        pytest.param(signal.SIGINT, "taken over", marks=[pytest.mark.long, pytest.mark.timeout(200)]),
+    ],
+)
+def test_interrupted_drill_leaves_nothing(number: signal.Signals, moment: str, folder: Path) -> None:
+    """A signal at any moment ends every process of the drill and removes every file; the status is 130."""
+    with subprocess.Popen(
+        DRILL,
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as drill:
+        assert drill.stderr is not None
+        assert any(moment in line for line in drill.stderr), "it ended before"
+        assert of_the_drill(folder) != []
+        drill.send_signal(number)
+        out, err = drill.communicate(timeout=30)
+    assert drill.returncode == 130, err
+    assert out == ""
+    assert "nothing is left behind" in err
+    assert of_the_drill(folder) == []
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "because"),
+    [
+        (["--provider", "hetzner"], "invalid choice: 'hetzner'"),
+        (["--steps", "2"], "--steps must be at least 3"),
+        (["--steps", "10", "--notice-at", "9"], "--notice-at must be from 1 to 8"),
+        (["--timeout", "soon"], "--timeout"),
+    ],
+)
+def test_wrong_usage_is_said(words: list[str], because: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What cannot be drilled is refused before anything is started."""
+    with pytest.raises(SystemExit) as stopped:
+        main(["drill", *words])
+    assert stopped.value.code == 2
+    assert because in capsys.readouterr().err
+
+
+def test_drill_out_of_time_fails_with_the_reason(folder: Path) -> None:
+    """A drill that takes too long ends with status 1, says what it waited for, and keeps its logs."""
+    kept = folder / "kept"
+    words = [*DRILL, "--timeout", "3s", "--json", "--keep", str(kept)]
+    done = drilled(words, folder)
+    assert done.returncode == 1, done.stderr
+    told = json.loads(done.stdout)
+    assert told["ok"] is False
+    assert "waited in vain for step 13 at us-east-1" in told["because"]
+    assert told["kept"] == str(kept)
+    assert (kept / "logs/us-east-1.daemon.log").stat().st_size > 0
+    assert of_the_drill(folder) == []
+    assert list(folder.iterdir()) == [kept]
