@@ -7,8 +7,10 @@ complete view has been withdrawn. Errors (``Unknown``) change nothing.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from outlast.daemon.core.facts import NoticeFact
 from outlast.daemon.core.state import write_durably
@@ -110,13 +112,25 @@ class Board:
         return json.dumps([asdict(n) for n in self.live.values()]).encode()
 
     def restore(self, data: bytes) -> None:
-        """Take up what the previous life left; after a reboot the deadline comes from the wall clock."""
-        for body in json.loads(data):
-            live = Live(**body)
-            if live.boot_id != self._boot_id:
-                left = live.deadline_wall - self._clock.wall()
-                live = replace(live, deadline=self._clock.monotonic() + left, boot_id=self._boot_id)
-            self.live[live.id] = live
+        """Take up what the previous life left; after a reboot the deadline comes from the wall clock.
+
+        Raises ValueError, TypeError or RecursionError for what is not a board's dump; then nothing is taken.
+        """
+        for live in [_live(body) for body in json.loads(data)]:
+            self.live[live.id] = live if live.boot_id == self._boot_id else self._after_boot(live)
+
+    def _after_boot(self, live: Live) -> Live:
+        left = live.deadline_wall - self._clock.wall()
+        return replace(live, deadline=self._clock.monotonic() + left, boot_id=self._boot_id)
+
+
+def _live(body: Any) -> Live:
+    live = Live(**body)
+    times = (live.first_seen_wall, live.deadline, live.deadline_wall)
+    words = (live.id, live.episode, live.action, live.source, live.boot_id)
+    if not all(isinstance(word, str) for word in words) or not all(math.isfinite(t) for t in times):
+        raise ValueError("not a notice")
+    return live
 
 
 def load(board: Board, path: Path) -> None:
@@ -125,7 +139,7 @@ def load(board: Board, path: Path) -> None:
         board.restore(path.read_bytes())
     except FileNotFoundError:
         return
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, RecursionError):
         path.replace(path.with_suffix(".damaged"))
 
 
