@@ -84,7 +84,8 @@ class Launcher:
                 )
             except OSError as exc:
                 raise LaunchError(
-                    f"cannot start {self._start.command[0]}: {exc.strerror}; check start.command"
+                    f"cannot start {self._start.command[0]}: {exc.filename}: {exc.strerror}; "
+                    "check start.command and start.folder"
                 ) from exc
 
 
