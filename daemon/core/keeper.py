@@ -30,6 +30,7 @@ from outlast.daemon.core.facts import (
 from outlast.daemon.core.job import Job
 from outlast.daemon.core.plan import next_look, plan
 from outlast.daemon.core.record import Record
+from outlast.daemon.core.seeoff import see_off
 from outlast.daemon.core.welcome import Welcome
 from outlast.providers.base import Clock
 from outlast.wire.messages import Agree, Flush, StandDown
@@ -43,8 +44,17 @@ LOOK_S = 5.0
 class Keeper:
     """Keeps one job: plans whenever its facts change, and carries the plan out."""
 
-    def __init__(self, job: Job, errands: Errands, welcome: Welcome, clock: Clock, record: Record) -> None:
+    def __init__(
+        self,
+        job: Job,
+        errands: Errands,
+        welcome: Welcome,
+        clock: Clock,
+        record: Record,
+        stop_signal: str | None = None,
+    ) -> None:
         self._job = job
+        self._stop_signal = stop_signal
         self._errands = errands
         self._welcome = welcome
         self._clock = clock
@@ -65,7 +75,7 @@ class Keeper:
         decision = plan(self._job.facts(self._errands.peer_fact(), self._errands.in_flight))
         self._tell(decision)
         for action in decision.actions:
-            if not self._speak(action):
+            if not self._speak(group, action):
                 self._run(group, action)
 
     def _tell(self, decision: Decision) -> None:
@@ -101,8 +111,9 @@ class Keeper:
             case Fence(epoch):
                 errands.start(group, "fence", errands.fence(f"epoch {epoch} exists at the peer"))
 
-    def _speak(self, action: Action) -> bool:
+    def _speak(self, group: asyncio.TaskGroup, action: Action) -> bool:
         """The actions that are words to the ranks. False if this is none of them."""
+        job = self._job
         match action:
             case AskFlush():
                 self._ask(action)
@@ -113,7 +124,8 @@ class Keeper:
             case Release(reason):
                 self._release(reason)
             case StandDownAll(reason):
-                self._stand_down(reason)
+                if self._stand_down(reason):
+                    self._errands.start(group, "see_off", see_off(job.name, job.ranks, self._stop_signal))
             case _:
                 return False
         return True
@@ -149,13 +161,17 @@ class Keeper:
         self._job.held_for = None
         self._record.event("released", self._job.name, reason=reason)
 
-    def _stand_down(self, reason: str) -> None:
+    def _stand_down(self, reason: str) -> bool:
+        """Tell those who have not been told. Whether there were any."""
+        told = False
         held = self._job.held_for or ""
         for connection in self._job.ranks:
             if connection not in self._welcome.dismissed:
                 self._welcome.dismissed.add(connection)
                 connection.send(StandDown(reason, "exit", held, committed=True))
+                told = True
         self._job.held_for = None
+        return told
 
 
 def _gist(sentence: str) -> str:

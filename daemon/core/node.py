@@ -64,7 +64,7 @@ def _desk(settings: Settings, job_settings: JobSettings, clock: Clock, record: R
     peer = _peer(job_settings, clock)
     welcome = Welcome(job, stores, record)
     errands = Errands(job, peer, stores, state_file, clock, record)
-    keeper = Keeper(job, errands, welcome, clock, record)
+    keeper = Keeper(job, errands, welcome, clock, record, job_settings.stop_signal)
     warner = Warner(job, peer, clock) if peer else None
     if peer is not None:
         peer.on_change = lambda _state: job.changed.set()

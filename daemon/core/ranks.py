@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ class Ranks:
 
     def __init__(self) -> None:
         self._ranks: dict[int, _Rank] = {}
+        self.gone = asyncio.Event()  # set while no rank is connected
+        self.gone.set()
 
     def __len__(self) -> int:
         return len(self._ranks)
@@ -68,6 +71,7 @@ class Ranks:
         if old is not None:
             old.connection.close()
         self._ranks[connection.hello.rank] = _Rank(connection, connection.hello.step)
+        self.gone.clear()
 
     def remove(self, connection: Connection) -> bool:
         """Forget a rank. False if a newer connection has taken its place already."""
@@ -75,6 +79,8 @@ class Ranks:
         if known is None or known.connection is not connection:
             return False
         del self._ranks[connection.hello.rank]
+        if not self._ranks:
+            self.gone.set()
         return True
 
     def progress(self, connection: Connection, said: Progress) -> None:
