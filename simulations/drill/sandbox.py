@@ -101,8 +101,9 @@ class Sandbox:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment that makes a process belong to this drill."""
-        return {**os.environ, reap.MARK: self.id, "PYTHONUNBUFFERED": "1"}
+        """The environment that makes a process belong to this drill, temporary files included."""
+        own = {reap.MARK: self.id, "TMPDIR": str(self.folder / "tmp"), "PYTHONUNBUFFERED": "1"}
+        return {**os.environ, **own}
 
     async def spawn(self, name: str, *words: str, env: Mapping[str, str] | None = None) -> Child:
         """Start ``words`` in a session of its own. Raises DrillError if it cannot be started."""
@@ -191,7 +192,8 @@ def _make_folder() -> Path:
     if len(os.fsencode(base)) + _ROOM > 107 - _ROOM:
         base = "/tmp"  # noqa: S108 - mkdtemp makes a private folder in it
     folder = Path(tempfile.mkdtemp(prefix="outlast-drill-", dir=base)).resolve()
-    (folder / "logs").mkdir()
+    for name in ("logs", "tmp"):
+        (folder / name).mkdir()
     return folder
 
 
