@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from outlast.daemon.core.trainers import bind_unix
+from outlast.daemon.core.trainers import bind_unix, serve_unix
 
 log = structlog.get_logger("outlast.control")
 
@@ -34,7 +34,6 @@ class ControlSocket:
         self._path = path
         self._handlers = handlers
         self._sock: socket.socket | None = None
-        self._open: set[asyncio.StreamWriter] = set()
 
     async def start(self) -> None:
         """Bind. Raises OSError with what to do."""
@@ -43,17 +42,9 @@ class ControlSocket:
     async def run(self) -> None:
         """Serve until cancelled; removes the socket on the way out."""
         assert self._sock is not None, "start() comes first"
-        server = await asyncio.start_unix_server(self._serve, sock=self._sock, limit=MAX_REQUEST)
-        try:
-            async with server:
-                await server.serve_forever()
-        finally:
-            for writer in list(self._open):
-                writer.close()
-            self._path.unlink(missing_ok=True)
+        await serve_unix(self._sock, self._path, self._serve, MAX_REQUEST)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open.add(writer)
         try:
             while line := await reader.readline():
                 answer = await self._answer(line)
@@ -62,7 +53,6 @@ class ControlSocket:
         except (ValueError, ConnectionError) as exc:
             log.debug("control_connection_ended", because=str(exc))
         finally:
-            self._open.discard(writer)
             writer.close()
 
     async def _answer(self, line: bytes) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +30,8 @@ from outlast.wire.messages import (
 log = structlog.get_logger("outlast.trainers")
 
 HELLO_S = 10.0
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Connection:
@@ -70,7 +72,6 @@ class TrainerSocket:
         self._path = path
         self._listener = listener
         self._allowed = frozenset(allowed_uids) if allowed_uids is not None else None
-        self._open: set[asyncio.StreamWriter] = set()
         self._sock: socket.socket | None = None
 
     async def start(self) -> None:
@@ -80,17 +81,9 @@ class TrainerSocket:
     async def run(self) -> None:
         """Serve until cancelled; removes the socket on the way out."""
         assert self._sock is not None, "start() comes first"
-        server = await asyncio.start_unix_server(self._serve, sock=self._sock, limit=MAX_LINE)
-        try:
-            async with server:
-                await server.serve_forever()
-        finally:
-            for writer in list(self._open):
-                writer.close()
-            self._path.unlink(missing_ok=True)
+        await serve_unix(self._sock, self._path, self._serve, MAX_LINE)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open.add(writer)
         try:
             connection = await self._greet(reader, writer)
             if connection is not None:
@@ -98,7 +91,6 @@ class TrainerSocket:
         except (WireError, ValueError, ConnectionError, asyncio.IncompleteReadError) as exc:
             log.warning("trainer_line_refused", because=str(exc))
         finally:
-            self._open.discard(writer)
             writer.close()
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Connection | None:
@@ -169,11 +161,38 @@ def bind_unix(path: Path, mode: int) -> socket.socket:
     return sock
 
 
+async def serve_unix(sock: socket.socket, path: Path, serve: Serve, limit: int) -> None:
+    """Serve connections until cancelled; then end each, wait for its task, and remove the socket.
+
+    ``asyncio.Server`` alone would wait for the clients to leave (from Python 3.12 on), and ranks stay.
+    """
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        await serve(reader, writer)
+
+    server = await asyncio.start_unix_server(handle, sock=sock, limit=limit)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
 def _answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
             probe.connect(str(path))
-        except OSError:
+        except (FileNotFoundError, ConnectionRefusedError):
             return False
+        except OSError:
+            return True  # it hangs, with its queue full: it lives all the same
         return True
