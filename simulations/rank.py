@@ -144,9 +144,12 @@ class ScriptedRank:
         while True:
             with suppress(OSError):
                 reader, self._writer = await asyncio.open_unix_connection(str(self.script.socket))
-                self._greet()
-                while line := await reader.readline():
-                    self._hear(decode_to_hook(line))
+                try:
+                    self._greet()
+                    while line := await reader.readline():
+                        self._hear(decode_to_hook(line))
+                finally:
+                    self._writer.close()
             self._writer = None
             await asyncio.sleep(RECONNECT_S)
 
