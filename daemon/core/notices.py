@@ -78,7 +78,7 @@ class Board:
         wall = self._clock.wall()
         return Live(
             id=notice.id,
-            episode=f"{notice.id}@{int(wall)}",
+            episode=f"{notice.id}@{wall:.3f}",
             action=notice.action.value,
             source=notice.source,
             first_seen_wall=wall,
