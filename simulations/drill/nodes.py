@@ -141,10 +141,12 @@ class ScriptedTrainer:
 
 
 def primary_settings(
-    node: Node, provider: Mapping[str, Any], peer: Mapping[str, Any], every: str | None
+    node: Node, provider: Mapping[str, Any], peer: Mapping[str, Any] | None, every: str | None
 ) -> dict[str, Any]:
     """The configuration of the node that trains and is to be taken away."""
-    job: dict[str, Any] = {"name": JOB, "checkpoints": str(node.checkpoints), "peer": dict(peer)}
+    job: dict[str, Any] = {"name": JOB, "checkpoints": str(node.checkpoints)}
+    if peer is not None:
+        job["peer"] = dict(peer)
     if every is not None:
         job["every"] = every
     return {**_node(node), "provider": dict(provider), "jobs": [job]}

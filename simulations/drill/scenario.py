@@ -41,7 +41,7 @@ STOP_S = 15.0
 @dataclass(frozen=True)
 class Plan:
     """What is played. ``every``: an interval between checkpoints, such as "2s"; ``when``: start.when;
-    ``bound_s``: how long all of it may take."""
+    ``alone``: without a standby and a peer; ``bound_s``: how long all of it may take."""
 
     provider: str = "aws"
     trainer: Trainer = GptTrainer(steps=40)  # noqa: RUF009 - frozen
@@ -49,6 +49,7 @@ class Plan:
     every: str | None = None
     when: str = "warning"
     hints: bool = True
+    alone: bool = False
     bound_s: float = 300.0
 
 
@@ -107,15 +108,18 @@ class Stage:
         for node in (self.primary, self.standby):
             await asyncio.to_thread(node.make)
         await self._start_standin()
-        peer = await self._start_sshd()
-        await asyncio.to_thread(
-            self.standby.write, standby_settings(self.standby, self.plan.trainer, self.plan.when)
-        )
+        peer = None if self.plan.alone else await self._start_standby()
         settings = primary_settings(self.primary, self._provider(), peer, self.plan.every)
         await asyncio.to_thread(self.primary.write, settings)
-        for node in (self.standby, self.primary):
-            await self.start_daemon(node)
+        await self.start_daemon(self.primary)
         self.trainer = await self.start_trainer(self.primary)
+
+    async def _start_standby(self) -> dict[str, str]:
+        peer = await self._start_sshd()
+        settings = standby_settings(self.standby, self.plan.trainer, self.plan.when)
+        await asyncio.to_thread(self.standby.write, settings)
+        await self.start_daemon(self.standby)
+        return peer
 
     async def start_daemon(self, node: Node) -> None:
         """Start a node's daemon, again if it had been killed, and wait until it serves."""
