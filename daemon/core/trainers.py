@@ -140,7 +140,7 @@ def _credentials(writer: asyncio.StreamWriter) -> tuple[int, int]:
 
 
 def bind_unix(path: Path, mode: int) -> socket.socket:
-    """A bound Unix socket with exactly this mode; a socket left by a killed daemon is replaced.
+    """A listening Unix socket with exactly this mode; a socket left by a killed daemon is replaced.
 
     Raises OSError with what to do when another daemon answers there or the path is too long.
     """
@@ -154,6 +154,7 @@ def bind_unix(path: Path, mode: int) -> socket.socket:
     try:
         sock.bind(str(path))
         path.chmod(mode)
+        sock.listen()  # who connects from here on waits in the queue; nobody is refused
     except BaseException:
         sock.close()
         raise
@@ -175,8 +176,9 @@ async def serve_unix(sock: socket.socket, path: Path, serve: Serve, limit: int) 
         task.add_done_callback(tasks.discard)
         await serve(reader, writer)
 
-    server = await asyncio.start_unix_server(handle, sock=sock, limit=limit)
+    server = await asyncio.start_unix_server(handle, sock=sock, limit=limit, start_serving=False)
     try:
+        await server.start_serving()
         await asyncio.Event().wait()
     finally:
         server.close()
