@@ -121,6 +121,7 @@ class Ground:
         await trainers.start()
         tasks = [asyncio.create_task(trainers.run())]
         tasks += [asyncio.create_task(desk.keeper.run(lambda: None)) for desk in desks.values()]
+        await asyncio.sleep(0)  # every part has begun
         try:
             yield Life(self.folder, desks, record, clock)
         finally:
@@ -166,7 +167,7 @@ class Line:
     def say(self, what: Message | bytes) -> None:
         self._writer.write(what if isinstance(what, bytes) else encode(what))
 
-    def hello(self, checkpoints: Path, job: str = "tune", **fields: Any) -> None:
+    def hello(self, checkpoints: Path, /, job: str = "tune", **fields: Any) -> None:
         """Say hello, with any field replaced, also by what no hook would say."""
         hello = Hello(job, 0, 1, str(checkpoints), Layout(1))
         self.say(json.dumps({**json.loads(encode(hello)), **fields}).encode() + b"\n")
