@@ -40,7 +40,7 @@ def ask(path: Path, request: dict[str, Any], wait_s: float) -> dict[str, Any]:
             with sock.makefile("rb") as stream:
                 line = stream.readline()
     except TimeoutError as exc:
-        raise UnreachableError(f"the daemon at {path} did not answer within {wait_s:.0f} s") from exc
+        raise UnreachableError(f"the daemon at {path} did not answer within {wait_s:g} s") from exc
     except OSError as exc:
         why = exc.strerror or str(exc)
         raise UnreachableError(
@@ -55,6 +55,8 @@ def _answer(path: Path, line: bytes) -> dict[str, Any]:
         answer = json.loads(line)
     except ValueError as exc:
         raise UnreachableError(f"the daemon at {path} ended the connection without an answer") from exc
-    if not isinstance(answer, dict) or not answer.pop("ok", False):
+    if not isinstance(answer, dict):
+        raise UnreachableError(f"what answers at {path} is not a daemon of Outlast")
+    if not answer.pop("ok", False):
         raise RefusedError(str(answer.get("because", "no reason given")))
     return answer

@@ -33,7 +33,12 @@ def config_file(given: Path | None) -> Path:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Register ``config`` and its one command, ``check``."""
-    parser = subparsers.add_parser("config", help="check a configuration file")
+    parser = subparsers.add_parser(
+        "config",
+        help="check a configuration file",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(dest="config_command", metavar="COMMAND", required=True)
     check = commands.add_parser(
         "check",

@@ -55,7 +55,8 @@ def degraded(seen: dict[str, Any]) -> bool:
 
 def _lines(seen: dict[str, Any]) -> Iterator[str]:
     provider = seen["provider"]
-    where = " ".join(str(provider.get(k)) for k in ("name", "zone", "instance_type") if provider.get(k))
+    known = [provider.get(k) for k in ("name", "zone", "instance_type")] if provider["state"] != "off" else []
+    where = " ".join(str(word) for word in known if word)
     watch = provider["state"] + (f" ({provider['because']})" if provider.get("because") else "")
     yield f"{seen['node']}: {where or 'no provider'}, watch {watch}"
     for notice in seen["notices"]:
