@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,9 @@ class Noted:
     """A record in memory; ``until`` waits for an event."""
 
     events: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    hints: list[Hint] = field(default_factory=list)
+    seen: list[Live] = field(default_factory=list)
+    withdrawn: list[Live] = field(default_factory=list)
 
     def event(self, kind: str, job: str = "", episode: str = "", **fields: object) -> None:
         self.events.append((kind, job, {"episode": episode, **fields}))
@@ -38,13 +42,17 @@ class Noted:
 
     def ship(self, job: str, epoch: int, tag: str, peer: str, what: ShipStep, **fields: object) -> None: ...
 
-    def hint(self, hint: Hint) -> None: ...
+    def hint(self, hint: Hint) -> None:
+        self.hints.append(hint)
 
     async def identified(self, identity: Identity) -> None: ...
 
-    def notice_seen(self, live: Live, *, seconds_left: float) -> None: ...
+    def notice_seen(self, live: Live, *, seconds_left: float) -> None:
+        assert math.isfinite(seconds_left)
+        self.seen.append(live)
 
-    def notice_withdrawn(self, live: Live) -> None: ...
+    def notice_withdrawn(self, live: Live) -> None:
+        self.withdrawn.append(live)
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """What all events of a kind said, in order."""
@@ -149,6 +157,12 @@ async def _end(tasks: list[Any]) -> None:
     for task in tasks:
         with suppress(asyncio.CancelledError):
             await task
+
+
+@pytest.fixture
+def noted() -> Noted:
+    """An empty record."""
+    return Noted()
 
 
 @pytest.fixture
