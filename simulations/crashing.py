@@ -1,8 +1,9 @@
 """The daemon with a death appointed: kill -9 of one part at the very moment the timeline reaches an event.
 
-    python -m outlast.simulations.crashing --at committed --victim daemon run -c outlast.yaml
+    python -m outlast.simulations.crashing --at committed --victim daemon --mark done run -c outlast.yaml
 
-The victim dies before the event is recorded, so the next life cannot know of it from the record.
+The first such event from the provider's notice on is meant. The victim dies before the event is recorded,
+so the next life cannot know of it from the record.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,39 +22,45 @@ from outlast.daemon.core.diary import Diary
 VICTIMS = ("daemon", "rank", "receiver")
 
 
-def appoint(at: str, victim: str, pid_file: Path | None, mark: Path) -> None:
-    """Make the first event of kind ``at`` kill the victim; ``mark`` is written so that it happens once."""
+def appoint(at: str, kill: Callable[[], None], mark: Path) -> None:
+    """Call ``kill`` once, at the first event of kind ``at`` from a notice on; ``mark`` says that it happened.
+
+    A notice that an earlier life of the daemon has recorded does not count.
+    """
     record = Diary.event
+    noticed = False
 
     def event(self: Diary, kind: str, job: str = "", episode: str = "", **fields: object) -> None:
-        if kind == at and not mark.exists():
-            mark.write_text(victim)
-            _kill(victim, pid_file)
+        nonlocal noticed
+        noticed = noticed or kind == "notice_seen"
+        if noticed and kind == at and not mark.exists():
+            mark.touch()
+            kill()
         record(self, kind, job, episode, **fields)
 
     Diary.event = event  # type: ignore[method-assign]
 
 
-def _kill(victim: str, pid_file: Path | None) -> None:
-    if victim == "daemon":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if victim == "rank" and pid_file is not None:
-        os.kill(int(pid_file.read_text()), signal.SIGKILL)
-    if victim == "receiver":
-        for pid in _receivers():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+def _kill(args: argparse.Namespace) -> None:
+    if args.victim == "daemon":
+        pids = [os.getpid()]
+    elif args.victim == "rank":
+        pids = [int(args.rank_pid_file.read_text())]
+    else:
+        pids = _receivers(args.replicas)
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
-def _receivers() -> list[int]:
-    """Receivers whose command line names the folder of replicas in OUTLAST_CRASH_ROOT."""
-    root = os.environ["OUTLAST_CRASH_ROOT"]
+def _receivers(replicas: Path) -> list[int]:
+    """Receivers whose command line names this folder of replicas."""
     found = []
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
             with suppress(OSError):
                 words = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                if "--root" in words and root in words and not words[0].endswith("sshd"):
+                if "--root" in words and str(replicas) in words and not words[0].endswith("sshd"):
                     found.append(int(path.name))
     return found
 
@@ -64,11 +72,12 @@ def main() -> int:
     )
     parser.add_argument("--at", required=True, help="the event's kind")
     parser.add_argument("--victim", choices=VICTIMS, required=True)
-    parser.add_argument("--pid-file", type=Path, help="where the rank's pid is")
-    parser.add_argument("--mark", type=Path, required=True, help="written when it has happened")
+    parser.add_argument("--rank-pid-file", type=Path, help="where the pid of the rank to kill is")
+    parser.add_argument("--replicas", type=Path, default=Path(), help="the folder of the receivers to kill")
+    parser.add_argument("--mark", type=Path, required=True, help="made when it has happened")
     parser.add_argument("words", nargs=argparse.REMAINDER)
     args = parser.parse_args()
-    appoint(args.at, args.victim, args.pid_file, args.mark)
+    appoint(args.at, lambda: _kill(args), args.mark)
     return outlast(args.words)
 
 

@@ -4,6 +4,8 @@ For tests and benchmarks of the daemon, where a step and a save must take exactl
 use the real hook in real training.
 
     python -m outlast.simulations.rank --socket S --checkpoints DIR --rank 0 --world 2 --log rank0.jsonl
+
+With ``--rank 0 1`` one process is several ranks, and the first of them keeps the log.
 """
 
 from __future__ import annotations
@@ -218,14 +220,14 @@ class ScriptedRank:
 
 
 def main() -> int:
-    """Run one scripted rank as a process."""
+    """Run scripted ranks as a process; prints how each of them ended."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--socket", type=Path, default=os.environ.get("OUTLAST_SOCKET"), required=False)
     parser.add_argument("--checkpoints", type=Path, required=True)
     parser.add_argument("--job", default="tune")
-    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--rank", type=int, nargs="+", default=[0])
     parser.add_argument("--world", type=int, default=1)
     parser.add_argument("--step-s", type=float, default=0.05)
     parser.add_argument("--save-s", type=float, default=0.0)
@@ -234,9 +236,15 @@ def main() -> int:
     parser.add_argument("--frozen-after", type=int)
     parser.add_argument("--log", type=Path)
     args = vars(parser.parse_args())
-    log = args.pop("log")
-    print(asyncio.run(ScriptedRank(Script(**args), log).run()))
+    log, numbers = args.pop("log"), args.pop("rank")
+    print(*asyncio.run(_all([Script(**args, rank=number) for number in numbers], log)))
     return 0
+
+
+async def _all(scripts: Sequence[Script], log: Path | None) -> list[str]:
+    """Run ranks side by side until each has ended."""
+    ranks = [ScriptedRank(script, None if n else log) for n, script in enumerate(scripts)]
+    return await asyncio.gather(*(rank.run() for rank in ranks))
 
 
 if __name__ == "__main__":

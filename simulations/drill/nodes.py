@@ -120,24 +120,36 @@ class GptTrainer:
 
 @dataclass(frozen=True)
 class ScriptedTrainer:
-    """One rank that trains nothing, whose steps and saves take exactly as long as said."""
+    """One process of ranks that train nothing, whose steps and saves take exactly as long as said.
+
+    ``ranks``: which of the ``world`` this process is; None: all. Rank 0 notes the steps down.
+    """
 
     steps: int
     pace_s: float = 0.05
     save_s: float = 0.0
     shard_bytes: int = 100_000
+    world: int = 1
+    ranks: tuple[int, ...] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, node: Node) -> tuple[str, ...]:
-        """The scripted rank of this package."""
+        """The scripted ranks of this package."""
+        ranks = self.ranks or tuple(range(self.world))
         timing = ("--step-s", str(self.pace_s), "--save-s", str(self.save_s), "--size", str(self.shard_bytes))
-        places = ("--checkpoints", str(node.checkpoints), "--log", str(node.losses))
-        words = ("--job", JOB, "--steps", str(self.steps))
-        return (sys.executable, "-m", "outlast.simulations.rank", *words, *timing, *places)
+        log = node.losses if 0 in ranks else node.losses.with_name(f"rank{ranks[0]}.jsonl")
+        places = ("--checkpoints", str(node.checkpoints), "--log", str(log))
+        words = ("--job", JOB, "--steps", str(self.steps), "--world", str(self.world))
+        which = ("--rank", *map(str, ranks))
+        return (sys.executable, "-m", "outlast.simulations.rank", *which, *words, *timing, *places)
 
     def hurried(self) -> ScriptedTrainer:
         """Without a pace."""
         return replace(self, pace_s=0.0)
+
+    def apart(self) -> tuple[ScriptedTrainer, ...]:
+        """The same ranks, each a process of its own."""
+        return tuple(replace(self, ranks=(rank,)) for rank in range(self.world))
 
 
 def primary_settings(

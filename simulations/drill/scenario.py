@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from outlast.daemon.cli.client import RefusedError, UnreachableError, ask
 from outlast.simulations.drill.losses import StepLine, last_step, read_steps
 from outlast.simulations.drill.nodes import (
     JOB,
@@ -41,7 +42,8 @@ STOP_S = 15.0
 @dataclass(frozen=True)
 class Plan:
     """What is played. ``every``: an interval between checkpoints, such as "2s"; ``when``: start.when;
-    ``alone``: without a standby and a peer; ``bound_s``: how long all of it may take."""
+    ``alone``: without a standby and a peer; ``endpoint``: a stand-in that serves already; ``bound_s``: how
+    long all of it may take."""
 
     provider: str = "aws"
     trainer: Trainer = GptTrainer(steps=40)  # noqa: RUF009 - frozen
@@ -49,7 +51,9 @@ class Plan:
     every: str | None = None
     when: str = "warning"
     hints: bool = True
+    acknowledge: bool = False
     alone: bool = False
+    endpoint: str | None = None
     bound_s: float = 300.0
 
 
@@ -84,7 +88,7 @@ class Stage:
         self.standby = Node(STANDBY, sandbox.folder / STANDBY)
         self.daemons: dict[str, Child] = {}
         self.trainer: Child | None = None
-        self.word = Word(f"http://127.0.0.1:{free_port()}")
+        self.word = Word(plan.endpoint or f"http://127.0.0.1:{free_port()}")
         self._look = look or (lambda _: None)
         self._ends_at = sandbox.clock.monotonic() + plan.bound_s
         self._sshd: Sshd | None = None
@@ -107,29 +111,49 @@ class Stage:
         """Start everything, the primary's trainer last."""
         for node in (self.primary, self.standby):
             await asyncio.to_thread(node.make)
-        await self._start_standin()
-        peer = None if self.plan.alone else await self._start_standby()
+        peer = None if self.plan.alone else await self._start_sshd()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._start_primary_daemon(peer))
+                if not self.plan.alone:
+                    group.create_task(self._start_standby())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        await self._start_primary_trainer()
+
+    async def _start_primary_daemon(self, peer: Mapping[str, str] | None) -> None:
+        if self.plan.endpoint is None:
+            await self._start_standin()
         settings = primary_settings(self.primary, self._provider(), peer, self.plan.every)
         await asyncio.to_thread(self.primary.write, settings)
         await self.start_daemon(self.primary)
+
+    async def _start_primary_trainer(self) -> None:
         self.trainer = await self.start_trainer(self.primary)
 
-    async def _start_standby(self) -> dict[str, str]:
-        peer = await self._start_sshd()
+    async def _start_standby(self) -> None:
         settings = standby_settings(self.standby, self.plan.trainer, self.plan.when)
         await asyncio.to_thread(self.standby.write, settings)
         await self.start_daemon(self.standby)
-        return peer
 
-    async def start_daemon(self, node: Node) -> None:
-        """Start a node's daemon, again if it had been killed, and wait until it serves."""
-        words = (sys.executable, "-m", "outlast", "run", "-c", str(node.config))
+    async def start_daemon(self, node: Node, program: Sequence[str] = ("outlast",)) -> Child:
+        """Start a node's daemon, again if it had been killed, and wait until it serves. ``program``: the
+        module that is run, with the words before ``run``."""
+        if node.name in self.daemons:
+            self.spare(self.daemons[node.name])
+        words = (sys.executable, "-m", *program, "run", "-c", str(node.config))
         daemon = await self.sandbox.spawn(f"{node.name}.daemon", *words, env={NODE: node.name})
         self.daemons[node.name] = daemon
         self._needed.append(daemon)
-        await self._exists(
-            f"the daemon of {node.name}", lambda: node.control.exists() and node.socket.exists()
-        )
+        await self._exists(f"the daemon of {node.name}", lambda: self._serves(node))
+        return daemon
+
+    def _serves(self, node: Node) -> bool:
+        try:
+            ask(node.control, {"op": "status"}, STOP_S)
+        except UnreachableError:
+            return False
+        return node.socket.exists()
 
     async def start_trainer(self, node: Node, trainer: Trainer | None = None) -> Child:
         """Start a trainer on a node as its user would; it talks to the node's daemon if there is one."""
@@ -165,6 +189,8 @@ class Stage:
     def _provider(self) -> dict[str, Any]:
         plan = self.plan
         provider = {"name": plan.provider, "endpoint": self.word.url, "poll": plan.poll, "hints": plan.hints}
+        if plan.acknowledge:
+            provider["acknowledge"] = True
         if plan.provider == "gcp":
             provider["notice"] = f"{NOTICE_S['gcp']:.0f}s"
         return provider
@@ -182,6 +208,13 @@ class Stage:
         seen = await asyncio.to_thread(self._read)
         self._look(seen)
         return seen
+
+    async def order(self, node: Node, op: str, within_s: float = STOP_S) -> dict[str, Any]:
+        """What a node's daemon answers to a request of its command line, such as "status"."""
+        try:
+            return await asyncio.to_thread(ask, node.control, {"op": op}, within_s)
+        except (UnreachableError, RefusedError) as exc:
+            raise DrillError(f"{node.name} does not do '{op}': {exc}") from exc
 
     async def until(self, what: str, holds: Callable[[Seen], bool], within_s: float | None = None) -> Seen:
         """Wait until ``holds``; returns what was seen then."""
@@ -232,12 +265,15 @@ class Stage:
 
     async def _pause(self, what: str, deadline: float) -> None:
         for child in self._needed:
-            if child.status is not None and not (child is self.trainer and child.status == 0):
+            if child.status is not None and not self._may_end(child):
                 ended = f"{child.name} ended with status {child.status} while waiting for {what}"
                 raise DrillError(f"{ended}; its last words:\n{await child.tail()}")
         if self.sandbox.clock.monotonic() >= deadline:
             raise DrillError(f"waited in vain for {what}; the logs tell more")
         await asyncio.sleep(LOOK_S)
+
+    def _may_end(self, child: Child) -> bool:
+        return child is self.trainer and child.status == 0
 
     def _check_standby(self, seen: Seen) -> None:
         ended = seen.mark("trainer_ended", STANDBY)
