@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     except RefusedError as exc:
         print(f"outlast: {exc}", file=sys.stderr)
         return ExitCode.FAILED
-    print(json.dumps(answer) if args.json else _sentence(args.op, answer))
+    print(json.dumps({"format": 1, **answer}) if args.json else _sentence(args.op, answer))
     return ExitCode.DONE
 
 

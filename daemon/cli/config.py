@@ -64,7 +64,16 @@ def run(args: argparse.Namespace) -> int:
     notes = _notes(settings)
     if args.json:
         print(
-            json.dumps({"file": str(file), "ok": True, "problems": [], "notes": notes, **_outline(settings)})
+            json.dumps(
+                {
+                    "format": 1,
+                    "file": str(file),
+                    "ok": True,
+                    "problems": [],
+                    "notes": notes,
+                    **_outline(settings),
+                }
+            )
         )
         return ExitCode.DONE
     print("\n".join([f"{file}: usable", *_summary(settings), *(f"note: {note}" for note in notes)]))
@@ -76,7 +85,9 @@ def _report_problems(error: ConfigError, *, as_json: bool) -> None:
         problems = [
             {"line": p.line, "column": p.column, "path": p.path, "message": p.message} for p in error.problems
         ]
-        print(json.dumps({"file": str(error.file), "ok": False, "problems": problems, "notes": []}))
+        print(
+            json.dumps({"format": 1, "file": str(error.file), "ok": False, "problems": problems, "notes": []})
+        )
         return
     print(error, file=sys.stderr)
     count = len(error.problems)

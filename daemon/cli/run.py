@@ -38,6 +38,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Run until stopped. Returns the exit code."""
+    # structlog loads rich for pretty tracebacks wherever it is installed: 10 MB that a daemon never uses.
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     from outlast.daemon.config import ConfigError, load
     from outlast.daemon.core.app import Daemon
     from outlast.daemon.ops.logs import configure

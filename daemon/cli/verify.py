@@ -139,6 +139,7 @@ def _print_json(
     folder: Path, findings: list[Finding], pointers: list[Problem], newest: Finding | None
 ) -> None:
     body = {
+        "format": 1,
         "folder": str(folder),
         "ok": not pointers and not any(item.problems for item in findings),
         "newest": _place(newest.manifest) if newest and newest.manifest else None,

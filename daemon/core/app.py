@@ -23,13 +23,15 @@ from outlast.daemon.core.watch import Watcher
 from outlast.daemon.ops.exit import ExitCode
 from outlast.daemon.ops.notify import Notifier
 from outlast.providers import registry
-from outlast.providers.base import Clock, Options, Provider
+from outlast.providers.base import Clock, Options, Provider, ProviderError
 from outlast.providers.detect import detect
 
 log = structlog.get_logger("outlast")
 
 BOUND_S = 30.0
-STATUS_S = 1.0
+# The status line, and what waits for a quiet moment: often while a notice lives, rarely else.
+STATUS_S = 5.0
+NOTICE_STATUS_S = 1.0
 
 
 class Daemon:
@@ -49,6 +51,7 @@ class Daemon:
         self._desks: dict[str, Desk] = {}
         self._watcher: Watcher | None = None
         self._provider: Provider | None = None
+        self._acknowledged: set[str] = set()
 
     async def run(self) -> ExitCode:
         """Serve until SIGTERM or SIGINT. An address or folder that cannot be had ends it with a message."""
@@ -139,7 +142,6 @@ class Daemon:
 
     async def _heartbeat(self, beat: Beat) -> None:
         """Feeds systemd's watchdog while every part shows life; acknowledges; keeps the spell's heartbeat."""
-        interval = min(STATUS_S, self._notifier.watchdog_interval_s or STATUS_S)
         while True:
             beat()
             stale = self._supervisor.stale()
@@ -150,9 +152,8 @@ class Daemon:
             self._notifier.status(self._sentence())
             self._diary.heartbeat()
             await self._acknowledge()
-            await asyncio.sleep(interval)
-
-    _acknowledged: frozenset[str] = frozenset()
+            pause = NOTICE_STATUS_S if self._board.urgent else STATUS_S
+            await asyncio.sleep(min(pause, self._notifier.watchdog_interval_s or pause))
 
     async def _acknowledge(self) -> None:
         """Only where asked for, and only once nothing more is to be saved here: it can hasten the end."""
@@ -163,9 +164,13 @@ class Daemon:
             return
         if not all(desk.errands.safe for desk in self._desks.values()):
             return
-        self._acknowledged |= {urgent.episode}
+        try:
+            await provider.acknowledge(urgent.id)
+        except ProviderError as exc:
+            log.warning("not_acknowledged", id=urgent.id, because=str(exc), hint="tried again while it lives")
+            return
+        self._acknowledged.add(urgent.episode)
         log.warning("acknowledged", id=urgent.id, because="every job is safe at its peer")
-        await provider.acknowledge(urgent.id)
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()

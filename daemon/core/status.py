@@ -16,6 +16,7 @@ from outlast.providers.base import Clock
 def node_status(name: str, watcher: Watcher | None, board: Board, clock: Clock) -> dict[str, Any]:
     """The node's part: who it is, how the watch does, the live notices."""
     return {
+        "format": 1,
         "node": name,
         "version": __version__,
         "provider": _watch(watcher, clock),

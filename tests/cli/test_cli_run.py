@@ -80,7 +80,7 @@ def test_status_is_a_stable_object(place: Place) -> None:
     place.daemon()
     status = place.outlast("status", "--json")
     assert status.code == ExitCode.DONE
-    assert set(status.json) == {"node", "version", "provider", "notices", "history", "jobs"}
+    assert set(status.json) == {"format", "node", "version", "provider", "notices", "history", "jobs"}
     (job,) = status.json["jobs"]
     assert {"name", "role", "epoch", "because", "trainer", "flush", "held", "newest", "peer"} <= set(job)
     assert (job["name"], job["role"], job["epoch"]) == ("tune", "primary", 1)
@@ -99,7 +99,7 @@ def test_a_checkpoint_on_demand(place: Place) -> None:
         until_ranks(place, 2)
         done = place.outlast("checkpoint", "--json")
         assert done.code == ExitCode.DONE, done.err
-        assert set(done.json) == {"tag", "step", "epoch", "bytes", "path"}
+        assert set(done.json) == {"format", "tag", "step", "epoch", "bytes", "path"}
         assert verify(Path(done.json["path"])) == []
         spoken = place.outlast("checkpoint", "--job", "tune")
         assert "committed" in spoken.out

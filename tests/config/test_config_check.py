@@ -66,6 +66,7 @@ def test_json(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
     bad = ground.write("jobs: []\n")
     assert call(str(bad), "--json") == ExitCode.BAD_CONFIG
     assert json.loads(capsys.readouterr().out) == {
+        "format": 1,
         "file": str(bad),
         "ok": False,
         "problems": [{"line": 1, "column": 7, "path": "jobs", "message": "must hold at least one job"}],
