@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,7 +84,8 @@ def run(args: argparse.Namespace) -> int:
         return ExitCode.FAILED
     outcome = asyncio.run(_until_signalled(_drill(args, notice_at)))
     if outcome is None:
-        print("outlast drill: interrupted; nothing is left behind", file=sys.stderr)
+        with suppress(OSError):  # it may be the terminal that went away
+            print("outlast drill: interrupted; nothing is left behind", file=sys.stderr)
         return ExitCode.INTERRUPTED
     color = sys.stdout.isatty() and not args.no_color and not os.environ.get("NO_COLOR")
     print(json.dumps(body(outcome)) if args.json else text(outcome, color=color))

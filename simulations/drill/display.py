@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from outlast.providers.base import Clock
@@ -79,14 +80,15 @@ class Live(Plain):
 
     def __exit__(self, *_: object) -> None:
         if self._status is not None:
-            self._status.stop()
+            with suppress(OSError):  # the terminal may be what went away
+                self._status.stop()
 
     def _steps_of(self, who: str, step: int) -> None:
         if step and self._now.get(who) != step:
             self._now[who] = step
-            parts = (f"{name} step {at} of {self._steps}" for name, at in self._now.items())
+            parts = [f"{name} {at}" for name, at in self._now.items()]
             if self._status is not None:
-                self._status.update(" · ".join(parts))
+                self._status.update(f"of {self._steps} steps: " + " · ".join(parts))
 
     def _line(self, text: str) -> None:
         self._console.print(text, markup=False)

@@ -23,6 +23,7 @@ MARK = "OUTLAST_DRILL_ID"
 NODE = "OUTLAST_DRILL_NODE"
 END_S = 10.0
 _LOOK_S = 0.02
+_QUIET_LOOKS = 3
 _SHARED = Path("/dev/shm")  # noqa: S108 - where the kernel keeps POSIX shared memory
 _BUFFERS = "deepspeed_allreduce_buffer_*"
 
@@ -46,14 +47,18 @@ def end_all(drill_id: str, folder: Path, deadline: float) -> tuple[set[int], set
     Returns who was killed and who of them still lived at ``deadline`` (monotonic seconds).
     """
     killed: set[int] = set()
-    while left := belonging(drill_id, folder):
+    quiet = 0
+    # For a moment in its exec a process has no environment to be known by, so one look is not enough.
+    while quiet < _QUIET_LOOKS:
+        left = belonging(drill_id, folder)
         for pid in left:
             kill(pid, drill_id, folder)
         killed |= left
-        if time.monotonic() >= deadline:
-            break
+        quiet = 0 if left else quiet + 1
+        if left and time.monotonic() >= deadline:
+            return killed, left
         time.sleep(_LOOK_S)
-    return killed, left
+    return killed, set()
 
 
 def reap(pids: set[int]) -> None:

@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -57,9 +57,10 @@ class Child:
             self._process.send_signal(number)
 
     def kill_group(self) -> None:
-        """SIGKILL for the process and all that stayed in its group."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        """SIGKILL for the process and all that stayed in its group; nothing if it has ended."""
+        if self.status is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
 
     async def tail(self) -> str:
         """The last lines of its output, for an error's text."""
@@ -78,6 +79,7 @@ class Sandbox:
         self.clock = clock
         self.id = secrets.token_hex(8)
         self.folder = Path()
+        self._made = False
         self.children: list[Child] = []
         self._keep = keep
         self._guardian: asyncio.subprocess.Process | None = None
@@ -85,10 +87,8 @@ class Sandbox:
 
     async def __aenter__(self) -> Self:
         self._buffers = await asyncio.to_thread(reap.shared_buffers)
-        self.folder = await asyncio.to_thread(_make_folder)
-        _adopt_orphans(True)
         try:
-            self._guardian = await self._start_guardian()
+            await _undivided(self._open())
         except BaseException:
             await self.close()
             raise
@@ -142,15 +142,19 @@ class Sandbox:
 
     async def close(self) -> None:
         """End every process, keep what was asked for, remove the folder. Raises DrillError if it cannot."""
-        closing = asyncio.create_task(self._close(), name="close the sandbox")
-        try:
-            await asyncio.shield(closing)
-        except asyncio.CancelledError:
-            await closing  # bounded; cut short it would leave things behind
-            raise
+        if self._made:
+            await _undivided(self._close())
+
+    async def _open(self) -> None:
+        self.folder = await asyncio.to_thread(_make_folder)
+        self._made = True
+        _adopt_orphans(True)
+        self._guardian = await self._start_guardian()
 
     async def _close(self) -> None:
         deadline = self.clock.monotonic() + reap.END_S
+        for child in self.children:
+            child.kill_group()
         killed, left = await asyncio.to_thread(reap.end_all, self.id, self.folder, deadline)
         for child in self.children:
             if child.pid not in left:
@@ -163,6 +167,7 @@ class Sandbox:
         if self._guardian is not None:
             await _dismiss(self._guardian)
             self._guardian = None
+        self._made = False
         _adopt_orphans(False)
         if left:
             raise DrillError(f"processes {sorted(left)} of the drill could not be ended: kill them by hand")
@@ -173,6 +178,16 @@ class Sandbox:
         return await asyncio.create_subprocess_exec(
             *words, stdin=asyncio.subprocess.PIPE, start_new_session=True
         )
+
+
+async def _undivided(work: Coroutine[object, object, None]) -> None:
+    """Do all of ``work`` even if cancelled meanwhile, and only then obey: half of it leaves things behind."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
 
 
 async def _dismiss(guardian: asyncio.subprocess.Process) -> None:

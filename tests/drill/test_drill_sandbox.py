@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +99,27 @@ async def test_clean_up_is_not_cut_short() -> None:
     with pytest.raises(asyncio.CancelledError):
         await closing
     assert await traces(box) == []
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 5, 8, 20])
+async def test_start_that_is_cancelled_leaves_nothing(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cancellation at any moment of the opening leaves no folder and no guardian."""
+    base = await asyncio.to_thread(tempfile.mkdtemp, prefix="d-", dir="/tmp")
+    monkeypatch.setattr(tempfile, "tempdir", base)
+    box = Sandbox(SystemClock())
+    opening = asyncio.create_task(box.__aenter__())
+    for _ in range(turns):
+        await asyncio.sleep(0.001)
+    opening.cancel()
+    try:
+        await opening
+    except asyncio.CancelledError:
+        pass
+    else:
+        await box.close()
+    assert await asyncio.to_thread(os.listdir, base) == []
+    assert await asyncio.to_thread(reap.belonging, box.id, Path(base)) == set()
+    await asyncio.to_thread(os.rmdir, base)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
