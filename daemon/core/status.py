@@ -38,7 +38,7 @@ def _watch(watcher: Watcher | None, clock: Clock) -> dict[str, Any]:
         return {"name": "none", "state": "off"}
     who = watcher.identity
     seen = watcher.seen_at
-    state = "blind" if watcher.because else "ok"
+    state = "blind" if watcher.blind else "asking" if seen is None else "ok"
     return {
         "name": who.provider if who else None,
         "state": state,

@@ -42,6 +42,11 @@ class Watcher:
         self.seen_at: float | None = None
         self.because = "not asked yet"
 
+    @property
+    def blind(self) -> bool:
+        """The last word was an Unknown. Before the first word, which may take minutes, it is not."""
+        return self._blind_since is not None
+
     async def run(self, beat: Callable[[], None]) -> None:
         """Watch until cancelled."""
         await asyncio.to_thread(notices.load, self._board, self._file)
