@@ -1,8 +1,6 @@
 """A stage for what goes wrong along the chain: ranks that are processes of their own, daemons that die.
 
-plan = Plan(trainer=ScriptedTrainer(steps=100_000, world=2))
-async with Sandbox(clock) as sandbox, Chain(plan, sandbox) as chain:
-    await chain.begin()
+async with playing(Plan(trainer=ScriptedTrainer(steps=100_000, world=2))) as chain:
     step = await chain.protected()
     async with chain.guarded(chain.primary):
         chain.daemons[PRIMARY].kill_group()
@@ -17,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from outlast.providers.base import SystemClock
 from outlast.simulations.drill.nodes import PRIMARY, Node, ScriptedTrainer
 from outlast.simulations.drill.sandbox import Child, Sandbox
 from outlast.simulations.drill.scenario import Plan, Stage
@@ -109,6 +108,14 @@ class Chain(Stage):
         while not (found := await self.log(event, node)):
             await self._pause(f"'{event}' in the log", self._ends_at)
         return found[0]
+
+
+@asynccontextmanager
+async def playing(plan: Plan) -> AsyncIterator[Chain]:
+    """A chain on a sandbox of its own, with everything running."""
+    async with Sandbox(SystemClock()) as sandbox, Chain(plan, sandbox) as chain:
+        await chain.begin()
+        yield chain
 
 
 def _job(status: dict[str, Any]) -> dict[str, Any]:
