@@ -203,10 +203,18 @@ class Errands:
         await self.fence(f"{place.tag} was handed over to {self._peer.name}, which goes on in epoch {epoch}")
 
     async def fence(self, why: str) -> None:
-        fenced = replace(self._job.state, role=Role.FENCED, because=why)
-        await asyncio.to_thread(job_state.save, self._state_file, fenced)
-        self._job.became(fenced)
+        """This node's epoch is over: durable before anybody is told."""
+        await self._become(Role.FENCED, why)
         log.warning("fenced", job=self._job.name, because=why)
+
+    async def retire(self) -> None:
+        """From fenced to standby: the job may come back."""
+        await self._become(Role.STANDBY, self._job.state.because)
+
+    async def _become(self, role: Role, why: str) -> None:
+        new = replace(self._job.state, role=role, because=why)
+        await asyncio.to_thread(job_state.save, self._state_file, new)
+        self._job.became(new)
 
 
 def _locate(stores: Sequence[Path], place: Place) -> tuple[Path, Manifest]:

@@ -121,6 +121,7 @@ class Facts:
     given_up: frozenset[str] = frozenset()
     incomplete_since: float | None = None
     held: bool = False
+    can_stand_by: bool = False
     flush_s: float | None = None
     ship_bytes_s: float | None = None
 
@@ -212,7 +213,24 @@ class StandDownAll:
     reason: str
 
 
-Action = AskFlush | SayAgree | GiveUp | Commit | Ship | StopShip | HandOver | Release | Fence | StandDownAll
+@dataclass(frozen=True, slots=True)
+class Retire:
+    """The trainer is gone: wait as a standby for the job to come back."""
+
+
+Action = (
+    Retire
+    | AskFlush
+    | SayAgree
+    | GiveUp
+    | Commit
+    | Ship
+    | StopShip
+    | HandOver
+    | Release
+    | Fence
+    | StandDownAll
+)
 
 
 @dataclass(frozen=True, slots=True)

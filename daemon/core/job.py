@@ -67,6 +67,7 @@ class Job:
         self.changed = asyncio.Event()
         self.alarm = asyncio.Event()
         self.hint: Hint | None = None
+        self.can_stand_by = False
         self.joining: list[Connection] = []
         self.notice: Live | None = None
         self.newest: Place | None = None
@@ -318,6 +319,7 @@ class Job:
             given_up=frozenset(self.given_up),
             incomplete_since=self._incomplete_since,
             held=self.held_for is not None,
+            can_stand_by=self.can_stand_by,
             flush_s=self.flush_s,
             ship_bytes_s=self.ship_bytes_s,
         )

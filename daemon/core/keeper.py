@@ -21,6 +21,7 @@ from outlast.daemon.core.facts import (
     GiveUp,
     HandOver,
     Release,
+    Retire,
     Role,
     SayAgree,
     Ship,
@@ -108,6 +109,8 @@ class Keeper:
                 errands.stop("ship")
             case HandOver(place):
                 errands.start(group, "hand_over", errands.hand_over(place), place)
+            case Retire():
+                errands.start(group, "retire", errands.retire())
             case Fence(epoch):
                 errands.start(group, "fence", errands.fence(f"epoch {epoch} exists at the peer"))
 

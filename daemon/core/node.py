@@ -70,6 +70,7 @@ def _desk(settings: Settings, job_settings: JobSettings, clock: Clock, record: R
         peer.on_change = lambda _state: job.changed.set()
     standby = None
     if replicas is not None:
+        job.can_stand_by = job_settings.start is not None
         start = job_settings.start
         launcher = _launcher(settings, job_settings)
         when = start.when if start else "takeover"

@@ -21,6 +21,7 @@ from outlast.daemon.core.facts import (
     Place,
     RankFact,
     Release,
+    Retire,
     Role,
     SayAgree,
     Ship,
@@ -54,7 +55,9 @@ def plan(facts: Facts) -> Decision:
 
 def _fenced(facts: Facts) -> Decision:
     why = f"epoch {facts.epoch} is over: the job was handed over"
-    return Decision((StandDownAll(why),) if facts.ranks else (), why)
+    if facts.ranks:
+        return Decision((StandDownAll(why),), why)
+    return Decision((Retire(),), f"{why}; standing by for it") if facts.can_stand_by else Decision((), why)
 
 
 # ---- a flush in progress

@@ -6,6 +6,7 @@ The peer's standby warms its trainer up on this word, and counts the steps it wo
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import structlog
 
@@ -18,10 +19,15 @@ log = structlog.get_logger("outlast.job")
 
 # While a notice lives the peer hears the current step this often.
 REPEAT_S = 1.0
+# How soon a primary that has nothing to say learns that its epoch is over.
+REFRESH_S = 60.0
 
 
 class Warner:
-    """Repeats a live notice each second, says a hint and a withdrawal once each, until the peer took it."""
+    """Repeats a live notice each second, says a hint and a withdrawal once each, until the peer took it.
+
+    With nothing to say it asks for the peer's state now and then, so that a takeover there is noticed here.
+    """
 
     def __init__(self, job: Job, peer: Peer, clock: Clock) -> None:
         self._job = job
@@ -38,14 +44,16 @@ class Warner:
             await self._wait(pending)
 
     async def _wait(self, pending: bool) -> None:
-        if not pending:
-            await self._job.alarm.wait()
-            return
         try:
-            async with asyncio.timeout(REPEAT_S):
+            async with asyncio.timeout(REPEAT_S if pending else REFRESH_S):
                 await self._job.alarm.wait()
         except TimeoutError:
-            return
+            if not pending and self._job.state.role is Role.PRIMARY:
+                await self._refresh()
+
+    async def _refresh(self) -> None:
+        with suppress(PeerUnreachable, PeerRefused):
+            await self._peer.ask_state()
 
     async def _say(self) -> bool:
         """Say what there is to say. True if it must be said again or could not be said."""

@@ -21,6 +21,7 @@ from outlast.daemon.core.facts import (
     Place,
     RankFact,
     Release,
+    Retire,
     Role,
     SayAgree,
     Ship,
@@ -402,6 +403,12 @@ EPOCHS = [
         "epoch 1 is over: the job was handed over",
     ),
     Case("fenced, nobody here", Facts(now=NOW, epoch=1, role=Role.FENCED), (), "epoch 1 is over"),
+    Case(
+        "fenced, nobody here, and the job may come back",
+        Facts(now=NOW, epoch=1, role=Role.FENCED, can_stand_by=True),
+        (Retire(),),
+        "epoch 1 is over: the job was handed over; standing by for it",
+    ),
     Case(
         "a higher epoch at the peer",
         replace(FLUSHING, flush=AGREED, ranks=saved("t", "t"), peer=PeerFact(True, fence=2)),
