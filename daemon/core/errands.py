@@ -200,19 +200,21 @@ class Errands:
         assert self._peer is not None
         epoch = await self._peer.hand_over(place.epoch, place.tag, place.step)
         self._record.event("handed_over", self._job.name, place.flush_id, tag=place.tag, epoch=epoch)
-        await self.fence(f"{place.tag} was handed over to {self._peer.name}, which goes on in epoch {epoch}")
+        why = f"{place.tag} was handed over to {self._peer.name}, which goes on in epoch {epoch}"
+        await self.fence(why, epoch)
 
-    async def fence(self, why: str) -> None:
-        """This node's epoch is over: durable before anybody is told."""
-        await self._become(Role.FENCED, why)
+    async def fence(self, why: str, epoch: int) -> None:
+        """This node's epoch is over, ``epoch`` exists: durable before anybody is told."""
+        await self._become(Role.FENCED, why, epoch)
         log.warning("fenced", job=self._job.name, because=why)
 
     async def retire(self) -> None:
         """From fenced to standby: the job may come back."""
-        await self._become(Role.STANDBY, self._job.state.because)
+        await self._become(Role.STANDBY, self._job.state.because, 0)
 
-    async def _become(self, role: Role, why: str) -> None:
-        new = replace(self._job.state, role=role, because=why)
+    async def _become(self, role: Role, why: str, epoch: int) -> None:
+        state = self._job.state
+        new = replace(state, role=role, because=why, highest=max(state.highest, epoch))
         await asyncio.to_thread(job_state.save, self._state_file, new)
         self._job.became(new)
 

@@ -112,7 +112,7 @@ class Keeper:
             case Retire():
                 errands.start(group, "retire", errands.retire())
             case Fence(epoch):
-                errands.start(group, "fence", errands.fence(f"epoch {epoch} exists at the peer"))
+                errands.start(group, "fence", errands.fence(f"epoch {epoch} exists at the peer", epoch))
 
     def _speak(self, group: asyncio.TaskGroup, action: Action) -> bool:
         """The actions that are words to the ranks. False if this is none of them."""

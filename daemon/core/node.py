@@ -85,7 +85,7 @@ def _first_state(settings: JobSettings, stores: list[Path]) -> JobState:
     role = Role(settings.role)
     held = max((c.epoch for s in stores for c in scan(s)), default=0) if role is Role.PRIMARY else 0
     epoch = max(1, held) if role is Role.PRIMARY else 0
-    return JobState(epoch, role, started_epoch=epoch, because="first start")
+    return JobState(epoch, role, started_epoch=epoch, because="first start", highest=epoch)
 
 
 def _take_up_newest(job: Job, stores: list[Path]) -> None:

@@ -111,6 +111,7 @@ class Standby:
         return StandbyFacts(
             now_wall=self._clock.wall(),
             epoch=self._job.state.epoch,
+            highest=self._job.state.highest,
             newest=self._newest,
             handover=handover,
             warned=warned,
@@ -149,7 +150,8 @@ class Standby:
             # The old primary may yet live: from here on the receiver refuses its bytes.
             fence = Handover(action.epoch, place.tag, place.step, place.epoch)
             await asyncio.to_thread(write_handover, self._replicas, fence, self._clock.wall())
-        await self._become(JobState(action.epoch, Role.PRIMARY, job.state.started_epoch, because))
+        started = job.state.started_epoch
+        await self._become(JobState(action.epoch, Role.PRIMARY, started, because, highest=action.epoch))
         if self.operator_asks is not None:
             self.operator_asks.set()
         self.operator_asks, self._attempts = None, 0

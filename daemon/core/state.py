@@ -12,12 +12,16 @@ from outlast.daemon.core.facts import Role
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """``started_epoch``: the epoch a trainer was last started for by this node; 0 for none."""
+    """``epoch``: the last this node held itself, 0 for none. ``highest``: the highest it knows to exist.
+
+    ``started_epoch``: the epoch a trainer was last started for by this node; 0 for none.
+    """
 
     epoch: int
     role: Role
     started_epoch: int = 0
     because: str = ""
+    highest: int = 0
 
 
 def load(path: Path) -> JobState | None:
@@ -25,7 +29,11 @@ def load(path: Path) -> JobState | None:
     try:
         body = json.loads(path.read_bytes())
         return JobState(
-            int(body["epoch"]), Role(body["role"]), int(body["started_epoch"]), str(body["because"])
+            epoch=int(body["epoch"]),
+            role=Role(body["role"]),
+            started_epoch=int(body["started_epoch"]),
+            because=str(body["because"]),
+            highest=int(body["highest"]),
         )
     except FileNotFoundError:
         return None

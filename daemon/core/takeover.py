@@ -33,10 +33,14 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class StandbyFacts:
-    """What the standby sees. ``epoch``: the last one this node held itself, 0 for none."""
+    """What the standby sees.
+
+    ``epoch``: the last one this node held itself, 0 for none; ``highest``: the highest it knows to exist.
+    """
 
     now_wall: float
     epoch: int
+    highest: int = 0
     newest: Place | None = None
     handover: Handover | None = None
     warned: Warned | None = None
@@ -126,7 +130,7 @@ def _unplanned(facts: StandbyFacts, warned: Warned | None, why: str) -> StandbyD
     newest = facts.newest
     if newest is None:
         return StandbyDecision((), f"{why}, but no committed checkpoint is here to resume from")
-    epoch = max(newest.epoch, facts.epoch, warned.epoch if warned else 0) + 1
+    epoch = max(newest.epoch, facts.epoch, facts.highest, warned.epoch if warned else 0) + 1
     lost = max(0, warned.step - newest.step) if warned else None
     steps = f"{lost} steps lost" if lost is not None else "steps lost not known"
     sentence = f"{why}: take over {newest.tag} in epoch {epoch}, {steps}"
