@@ -80,6 +80,6 @@ async def test_the_job_comes_back() -> None:
             back = await stage.status_until("back", lambda seen: seen["jobs"][0]["trainer"]["ranks"] == 2)
             assert back["jobs"][0]["role"] == "primary"
             await stage.order(stage.standby, "checkpoint")
-            await stage.until("the other yields", lambda seen: _fenced(stage))
+            await stage.until("the other yields", lambda _: _fenced(stage))
         finally:
             await stage.back.stop()
