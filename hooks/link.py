@@ -40,6 +40,8 @@ LAST_RETRY_S = 30.0
 URGENT_RETRY_S = 0.25
 SEND_S = 10.0
 PROGRESS_S = 1.0
+# The first step after a start or a takeover is news: look more often until it is there.
+FIRST_PROGRESS_S = 0.1
 SIGNAL_ANSWER_S = 10.0
 
 Answer = Union[Resume, Park, StandDown]  # noqa: UP007 - evaluated at import
@@ -234,7 +236,7 @@ class Link:
         self._send_outbox(sock)
         self._ask(sock)
         now = self._clock()
-        if self.training and now - self._pace.at >= PROGRESS_S:
+        if self.training and now - self._pace.at >= self._pace_s():
             progress = self._pace.next(self._agreement.step_count, now, self.loss)
             self.wants_loss = True
             if progress is not None:
@@ -260,7 +262,10 @@ class Link:
 
     def _timer(self) -> float:
         due = self._agreement.promise_when_due()
-        return PROGRESS_S if due is None else min(PROGRESS_S, due)
+        return self._pace_s() if due is None else min(self._pace_s(), due)
+
+    def _pace_s(self) -> float:
+        return PROGRESS_S if self._pace.stepped or not self.training else FIRST_PROGRESS_S
 
     def _absent(self, because: str) -> None:
         with self._heard:

@@ -23,6 +23,7 @@ class Pace:
         self.at = now
         self._since = now
         self._step: int | None = None
+        self.stepped = False  # a step was completed since the first look
 
     def next(self, step: int, now: float, loss: float | None) -> Progress | None:
         """What to tell; None while no step was completed since the last time."""
@@ -30,7 +31,7 @@ class Pace:
         before, since = self._step, self._since
         if step == before:
             return None
-        self._step, self._since = step, now
+        self._step, self._since, self.stepped = step, now, before is not None
         seconds = 0.0 if before is None else (now - since) / max(1, step - before)
         return Progress(step, seconds, loss)
 
