@@ -143,6 +143,8 @@ class Errands:
             log.error("commit_failed", job=job.name, tag=action.tag, because=str(exc))
             return
         self._committed(done, flush.id)
+        if self._peer is None:
+            await self._prune((done.epoch, done.step))
 
     def _committed(self, done: Committed, flush_id: str) -> None:
         job = self._job
@@ -172,7 +174,7 @@ class Errands:
         if shipped.bytes_sent > 0 and seconds > 0:
             job.ship_bytes_s = shipped.bytes_sent / seconds
         self._note_verified(place, shipped.bytes_sent, seconds)
-        await self._prune()
+        await self._prune(place.order)
 
     def _note_verified(self, place: Place, sent: int, seconds: float) -> None:
         job, peer = self._job, self._peer.name if self._peer else ""
@@ -187,12 +189,14 @@ class Errands:
             self._record.event("shipped", self._job.name, tag=place.tag if place else "", bytes=sent)
         self.sent = (sent, total)
 
-    async def _prune(self) -> None:
-        """Older checkpoints go once a newer one is committed at the peer; never the newest two."""
-        if self._job.checkpoints is None or self._at_peer is None:
+    async def _prune(self, safe: tuple[int, int]) -> None:
+        """Older checkpoints go once ``safe`` is committed where it counts; never the newest two.
+
+        Where that is: at the peer, or here if there is none. A notice has better uses for the disk's time.
+        """
+        if self._job.checkpoints is None or self._job.notice is not None:
             return
-        replicated = {self._at_peer.order}
-        gone = await asyncio.to_thread(prune, self._job.checkpoints, 2, replicated)
+        gone = await asyncio.to_thread(prune, self._job.checkpoints, 2, {safe})
         for sentence in gone:
             log.info("pruned", job=self._job.name, what=sentence)
 
