@@ -83,6 +83,20 @@ async def test_an_operator_gets_the_tag(ground: Ground) -> None:
             assert life.job.newest == place
 
 
+async def test_without_a_peer_the_newest_two_stay(ground: Ground) -> None:
+    """With nobody to ship to, older checkpoints go once two newer ones are committed here."""
+    async with ground.life() as life, ground.trainer(ground.script()) as ranks:
+        await trains(*ranks)
+        tags = []
+        for _ in range(3):
+            tags.append((await checkpoint(life)).tag)
+            await trains(*ranks)
+        folder = life.checkpoints / "epoch-1"
+        await until(lambda: not (folder / tags[0]).exists())
+        left = await asyncio.to_thread(lambda: {p.name for p in folder.iterdir() if p.is_dir()})
+        assert left == set(tags[1:])
+
+
 async def test_wishes_at_once_are_one_checkpoint(ground: Ground) -> None:
     """Three operators who ask together get the same checkpoint."""
     async with ground.life() as life, ground.trainer(ground.script(save_s=0.1)) as ranks:
