@@ -192,6 +192,7 @@ class Job:
             Cause.NOTICE if self.notice is not None and self.notice.episode == saved.id else Cause.INTERVAL
         )
         hold = cause is Cause.NOTICE
+        self.held_for = saved.id if hold else self.held_for
         self.flush = FlushFact(saved.id, cause, now, now + PATIENCE_S, hold, agreed=saved.step)
         log.info("flush_adopted", job=self.name, flush=saved.id, tag=saved.tag)
 
