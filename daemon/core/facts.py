@@ -29,7 +29,11 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RankFact:
-    """One connected rank. ``at``, ``saved`` and ``failed`` speak of the flush in progress only."""
+    """One connected rank. ``at`` to ``saved_step`` speak of the flush in progress only.
+
+    ``saved`` is the tag and ``saved_step`` the step whose end it holds: it is the rank's word that counts,
+    since a flush that outlives a daemon may have been agreed upon twice.
+    """
 
     rank: int
     pid: int
@@ -37,6 +41,7 @@ class RankFact:
     at: int | None = None
     saved: str | None = None
     failed: str | None = None
+    saved_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,8 +97,11 @@ def _all_saved(facts: Facts, flush: FlushFact) -> Decision:
     tags = {r.saved or "" for r in facts.ranks}
     if len(tags) != 1:
         return _give_up(flush, f"ranks saved different tags ({', '.join(sorted(tags))})")
+    steps = {r.saved_step for r in facts.ranks if r.saved_step is not None}
+    if len(steps) > 1:
+        return _give_up(flush, f"ranks saved different steps ({', '.join(map(str, sorted(steps)))})")
     tag = tags.pop()
-    step = flush.agreed if flush.agreed is not None else max(r.step for r in facts.ranks)
+    step = steps.pop() if steps else flush.agreed or max(r.step for r in facts.ranks)
     return Decision((Commit(flush.id, tag, step),), f"all {facts.world} ranks have saved {tag}: commit")
 
 

@@ -135,6 +135,7 @@ class Ranks:
 
 def _fact(number: int, rank: _Rank, flush_id: str | None) -> RankFact:
     at = rank.at.step if rank.at and rank.at.id == flush_id else None
-    saved = rank.saved.tag if rank.saved and rank.saved.id == flush_id else None
+    saved = rank.saved if rank.saved and rank.saved.id == flush_id else None
     failed = rank.failed.reason if rank.failed and rank.failed.id == flush_id else None
-    return RankFact(number, rank.connection.pid, rank.step, at, saved, failed)
+    tag, step = (saved.tag, saved.step) if saved else (None, None)
+    return RankFact(number, rank.connection.pid, rank.step, at, tag, failed, step)
