@@ -1,4 +1,4 @@
-"""T4 with a whole daemon: which scheduled events of Azure stop training, when, and what is answered to them."""
+"""T4 with a whole daemon: which scheduled events stop training, when, and what is answered to them."""
 
 from __future__ import annotations
 
