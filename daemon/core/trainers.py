@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -174,7 +175,8 @@ async def serve_unix(sock: socket.socket, path: Path, serve: Serve, limit: int) 
         assert task is not None
         tasks.add(task)
         task.add_done_callback(tasks.discard)
-        await serve(reader, writer)
+        with suppress(asyncio.CancelledError):  # ours, at the end; asyncio would report it as a bug
+            await serve(reader, writer)
 
     server = await asyncio.start_unix_server(handle, sock=sock, limit=limit, start_serving=False)
     try:
