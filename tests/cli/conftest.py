@@ -56,6 +56,12 @@ class Daemon:
                 found.append(json.loads(line))
         return found
 
+    def noise(self) -> list[str]:
+        """Lines that are no log, and errors: a clean life has none."""
+        told = {"error", "critical"}
+        lines = self._log.read_text().splitlines()
+        return [t for t in lines if not t.startswith("{") or json.loads(t)["level"] in told]
+
     def until(self, event: str) -> dict[str, Any]:
         """The first log line of this event, once it is there."""
         until(lambda: self.process.poll() is not None or any(e["event"] == event for e in self.events()))

@@ -60,6 +60,7 @@ def test_a_stop_does_not_wait_for_the_trainer(place: Place) -> None:
     with trainer(place):
         daemon.until("resume")
         assert daemon.stop() == ExitCode.DONE
+        assert daemon.noise() == []
         again = place.daemon()
         until_ranks(place, 2)
         assert again.stop() == ExitCode.DONE

@@ -235,6 +235,12 @@ FLUSHES = [
         "all 2 ranks have saved global_step112: commit",
     ),
     Case(
+        "all that are here have saved, one is not here: no commit",
+        replace(FLUSHING, flush=AGREED, ranks=saved("t", "t")[:1]),
+        (),
+        "waiting: rank 1 of 2 not connected yet",
+    ),
+    Case(
         "saved without agreement (adopted): the ranks' step",
         replace(FLUSHING, ranks=saved("global_step110", "global_step110")),
         (Commit("i-1@7", "global_step110", 110),),
@@ -359,6 +365,12 @@ REPLICATION = [
     Case(
         "no handover while the notice's flush is out",
         replace(FLUSHING, newest=OLD, peer=PEER_AT_OLD),
+        (),
+        "waiting",
+    ),
+    Case(
+        "no handover during a later flush",
+        replace(DONE, peer=PEER_AT_NEW, flush=replace(FLUSH, id="operator-3", cause=Cause.OPERATOR)),
         (),
         "waiting",
     ),
