@@ -250,6 +250,8 @@ def _hand_over(facts: Facts) -> Decision:
         return Decision((), "")
     if not _answered(facts, notice) and facts.ranks:
         return Decision((), "")
+    if facts.peer is not None and facts.peer.retry_at > facts.now:
+        return Decision((), f"handing over failed: {facts.peer.because}; trying again soon")
     place = facts.peer.newest if facts.peer and facts.peer.newest else newest
     return Decision((HandOver(place),), f"{place.tag} is verified at the peer: hand over")
 

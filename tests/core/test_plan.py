@@ -374,6 +374,12 @@ REPLICATION = [
         (),
         "waiting",
     ),
+    Case(
+        "handing over failed: wait",
+        replace(DONE, peer=replace(PEER_AT_NEW, retry_at=NOW + 1, because="refused: io")),
+        (),
+        "handing over failed: refused: io; trying again soon",
+    ),
     Case("handing over", replace(DONE, peer=PEER_AT_NEW, handing_over=True), (), "handing over to the peer"),
     Case(
         "flush given up: hand over what the peer has",

@@ -114,6 +114,7 @@ def test_only_what_is_at_the_peer_is_handed_over(facts: Facts) -> None:
             assert facts.notice is not None
             assert facts.flush is None
             assert facts.peer is not None
+            assert facts.peer.retry_at <= facts.now
             assert facts.peer.newest == action.place
             assert facts.newest is not None
             assert action.place.order >= facts.newest.order
