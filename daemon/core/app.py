@@ -77,6 +77,9 @@ class Daemon:
         await trainers.start()
         await control.start()
         self._listen_to_signals()
+        self._make_watcher()
+        if self._watcher is not None:
+            await self._watcher.restore()
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._supervisor.run(name, part, bound), name=name)
@@ -97,7 +100,6 @@ class Daemon:
             ("control", lambda _: control.run(), None),
             ("heartbeat", self._heartbeat, BOUND_S),
         ]
-        self._make_watcher()
         if self._watcher is not None:
             parts.append(("watch", self._watcher.run, None))
         for name, desk in self._desks.items():

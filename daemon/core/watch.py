@@ -38,6 +38,7 @@ class Watcher:
         self._record = record
         self._blind_since: float | None = None
         self._cried = False
+        self._restored = False
         self.identity: Identity | None = None
         self.seen_at: float | None = None
         self.because = "not asked yet"
@@ -47,10 +48,17 @@ class Watcher:
         """The last word was an Unknown. Before the first word, which may take minutes, it is not."""
         return self._blind_since is not None
 
+    async def restore(self) -> None:
+        """Take up the notices of the previous life, once. It comes before any rank is heard: what a rank has
+        saved for a notice would be taken for an ordinary checkpoint, and the rank let go."""
+        if not self._restored:
+            await asyncio.to_thread(notices.load, self._board, self._file)
+            self._restored = True
+            self._pass_on()
+
     async def run(self, beat: Callable[[], None]) -> None:
         """Watch until cancelled."""
-        await asyncio.to_thread(notices.load, self._board, self._file)
-        self._pass_on()
+        await self.restore()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._identify(), name="identify")
             async for sighting in self._provider.watch():
