@@ -103,11 +103,9 @@ class Chain(Stage):
         lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
         return [line for line in lines if line.get("event") == event]
 
-    async def log_until(
-        self, event: str, holds: Callable[[dict[str, Any]], bool] = lambda _: True
-    ) -> dict[str, Any]:
-        """Wait for a line of this event in the primary's log that ``holds``; returns the first."""
-        while not (found := [line for line in await self.log(event) if holds(line)]):
+    async def log_until(self, event: str, because: str = "") -> dict[str, Any]:
+        """Wait for a line of this event in the primary's log whose reason holds ``because``; the first."""
+        while not (found := [line for line in await self.log(event) if because in line.get("because", "")]):
             await self._pause(f"'{event}' in the log", self._ends_at)
         return found[0]
 
