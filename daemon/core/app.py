@@ -16,6 +16,7 @@ from outlast.daemon.core.diary import Diary
 from outlast.daemon.core.node import Desk, Switchboard, build
 from outlast.daemon.core.notices import Board
 from outlast.daemon.core.operator import Operator
+from outlast.daemon.core.state import lock_state
 from outlast.daemon.core.status import job_status, node_status
 from outlast.daemon.core.supervise import Beat, Supervisor
 from outlast.daemon.core.trainers import TrainerSocket
@@ -55,6 +56,15 @@ class Daemon:
 
     async def run(self) -> ExitCode:
         """Serve until SIGTERM or SIGINT. An address or folder that cannot be had ends it with a message."""
+        try:
+            lock = await asyncio.to_thread(lock_state, self._settings.node.state)
+        except OSError as exc:
+            log.error("cannot_start", because=str(exc))
+            return ExitCode.FAILED
+        with lock:
+            return await self._live()
+
+    async def _live(self) -> ExitCode:
         await self._diary.open()
         try:
             self._desks = await asyncio.to_thread(build, self._settings, self._clock, self._diary)

@@ -52,6 +52,7 @@ class Errands:
         self._running: dict[str, tuple[asyncio.Task[None], Place | None]] = {}
         self._failures = 0
         self._retry_at = 0.0
+        self._failed_at = 0.0
         self._because = ""
         self._at_peer: Place | None = None
         self.sent = (0, 0)
@@ -80,7 +81,14 @@ class Errands:
         if self._at_peer and (newest is None or newest.order < self._at_peer.order):
             newest = self._at_peer
         because = self._because or seen.because
-        return PeerFact(seen.reachable, because, newest, seen.fence, self._retry_at)
+        return PeerFact(seen.reachable, because, newest, seen.fence, self._next_try())
+
+    def _next_try(self) -> float:
+        """A wait that began before the notice is cut to the shortest one."""
+        notice_since = self._job.notice_since
+        if notice_since is None:
+            return self._retry_at
+        return min(self._retry_at, max(notice_since, self._failed_at + RETRY_S[0]))
 
     def start(
         self, group: asyncio.TaskGroup, name: str, work: Coroutine[Any, Any, None], place: Place | None = None
@@ -121,10 +129,13 @@ class Errands:
                 return  # the next attempt tells
 
     def _back_off(self, because: str) -> None:
-        wait = RETRY_S[min(self._failures, len(RETRY_S) - 1)]
+        # Under a notice there is no time for patience.
+        step = 0 if self._job.notice else min(self._failures, len(RETRY_S) - 1)
+        wait = RETRY_S[step]
         self._failures += 1
         self._because = because
-        self._retry_at = self._clock.monotonic() + wait
+        self._failed_at = self._clock.monotonic()
+        self._retry_at = self._failed_at + wait
 
     async def commit(self, action: Commit) -> None:
         job, flush = self._job, self._job.flush

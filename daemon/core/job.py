@@ -70,6 +70,7 @@ class Job:
         self.can_stand_by = False
         self.joining: list[Connection] = []
         self.notice: Live | None = None
+        self.notice_since: float | None = None
         self.newest: Place | None = None
         self.flush: FlushFact | None = None
         self.resumed_at: int | None = None
@@ -225,6 +226,8 @@ class Job:
     def noticed(self, live: Live | None) -> None:
         """The most urgent notice is now this one, or none."""
         if live != self.notice:
+            if live is None or self.notice is None or live.episode != self.notice.episode:
+                self.notice_since = self._clock.monotonic() if live else None
             self.notice = live
             self.alarm.set()
             self.changed.set()

@@ -64,9 +64,10 @@ class Board:
 
     def apply(self, view: View) -> Change:
         """Take one complete view and say what it changed."""
-        shown = {n.id: n for n in view.notices}
-        appeared = tuple(self._new(n) for n in view.notices if n.id not in self.live)
-        earlier = tuple(self._moved(n) for n in view.notices if self._is_earlier(n))
+        # One id twice in a view is one notice, with the deadline that comes first.
+        shown = {n.id: n for n in sorted(view.notices, key=lambda n: n.deadline, reverse=True)}
+        appeared = tuple(self._new(n) for n in shown.values() if n.id not in self.live)
+        earlier = tuple(self._moved(n) for n in shown.values() if self._is_earlier(n))
         withdrawn = tuple(old for key, old in self.live.items() if key not in shown)
         for gone in withdrawn:
             del self.live[gone.id]

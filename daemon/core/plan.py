@@ -32,7 +32,8 @@ from outlast.daemon.core.facts import (
 
 # A flush without a deadline ends after this long; large models need minutes to write.
 PATIENCE_S = 900.0
-# With a deadline: stop waiting this long before it, so that what is committed can still be handed over.
+# With a deadline: stop waiting this long before it, or a quarter of the time left if that is less, so that
+# what is committed can still be handed over.
 MARGIN_S = 2.0
 # A rank whose process lives comes back to a restarted daemon well within this time.
 REJOIN_S = 10.0
@@ -50,7 +51,14 @@ def plan(facts: Facts) -> Decision:
     first = _flush(facts, facts.flush) if facts.flush is not None else _next_flush(facts)
     later = _replicate(facts)
     actions = (*first.actions, *later.actions)
-    return Decision(actions, first.because or later.because or _quiet(facts))
+    return Decision(actions, _sentence(first, later) or _quiet(facts))
+
+
+def _sentence(first: Decision, later: Decision) -> str:
+    """The flush's sentence, and what is done beside it."""
+    if first.because and later.actions:
+        return f"{first.because}; {later.because}"
+    return first.because or later.because
 
 
 def _fenced(facts: Facts) -> Decision:
@@ -158,7 +166,8 @@ def _flush_for_notice(facts: Facts, notice: NoticeFact) -> Decision:
         tag = facts.newest.tag
         why = f"{left:.1f} s are too short for a flush of {facts.flush_s:.1f} s: ship {tag} instead"
         return Decision((GiveUp(notice.episode, why),), why)
-    give_up_at = notice.deadline - MARGIN_S if left > MARGIN_S * 2 else facts.now + NO_WARNING_S
+    margin = min(MARGIN_S, left / 4)
+    give_up_at = notice.deadline - margin if left > 0 else facts.now + NO_WARNING_S
     ask = AskFlush(
         notice.episode, Cause.NOTICE, _notice(facts), give_up_at, notice.deadline, facts.peer is not None
     )

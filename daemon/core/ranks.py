@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -87,7 +88,7 @@ class Ranks:
         rank = self._find(connection)
         if rank is not None:
             rank.step = max(rank.step, said.step)
-            rank.step_s = said.step_s
+            rank.step_s = said.step_s if math.isfinite(said.step_s) else 0.0
 
     def at(self, connection: Connection, said: At) -> None:
         rank = self._find(connection)

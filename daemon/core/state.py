@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from outlast.daemon.core.facts import Role
 
@@ -45,6 +47,21 @@ def load(path: Path) -> JobState | None:
 def save(path: Path, state: JobState) -> None:
     """Durable when it returns: the decision it records may be acted on."""
     write_durably(path, json.dumps(asdict(state)).encode())
+
+
+def lock_state(folder: Path) -> BinaryIO:
+    """Hold the state folder for this process; closing the file gives it back, as does dying.
+
+    Raises OSError with what to do where another daemon holds it: two would recover the same stores.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    file = (folder / "daemon.lock").open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise OSError(f"another daemon uses {folder}: stop it, or set another node.state") from None
+    return file
 
 
 def write_durably(path: Path, data: bytes) -> None:

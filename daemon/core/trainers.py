@@ -150,6 +150,8 @@ def bind_unix(path: Path, mode: int) -> socket.socket:
     path.parent.mkdir(parents=True, exist_ok=True)
     if _answers(path):
         raise OSError(f"another daemon listens on {path}: stop it, or set another node.runtime")
+    if path.exists() and not path.is_socket():
+        raise OSError(f"{path} is not a socket: move it away, or set another node.runtime")
     path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -145,8 +145,8 @@ def test_two_daemons_on_one_address(place: Place) -> None:
     place.daemon()
     second = place.outlast("run", "-c", place.config)
     assert second.code == ExitCode.FAILED
-    assert "another daemon listens on" in second.err
-    assert "node.runtime" in second.err
+    assert "another daemon uses" in second.err
+    assert "node.state" in second.err
     assert "Traceback" not in second.err
     assert place.outlast("status").code == ExitCode.DONE
 

@@ -129,6 +129,15 @@ def test_one_notice_in_sixty_polls_appears_once(manual_clock: ManualClock) -> No
     assert board.urgent.deadline == seen.deadline
 
 
+def test_one_id_twice_in_a_view_is_one_notice(manual_clock: ManualClock) -> None:
+    """An endpoint that lists a notice twice is believed the nearer deadline, whichever comes last."""
+    board = Board(manual_clock, "boot")
+    now = manual_clock.monotonic()
+    change = board.apply(View(now, (notice("i-1", now + 30), notice("i-1", now + 120))))
+    assert [live.deadline for live in change.appeared] == [now + 30]
+    assert board.urgent == change.appeared[0]
+
+
 def test_a_notice_that_comes_back_is_another_episode(manual_clock: ManualClock) -> None:
     """Withdrawn and seen again later: the second sighting has a flush of its own (T5)."""
     board = Board(manual_clock, "boot")

@@ -126,3 +126,10 @@ def test_kill_9_leaves_a_whole_state(file: Path, saves: int) -> None:
     left = state.load(file)
     assert left is not None
     assert left.epoch in {reported, reported + 1}
+
+
+def test_one_daemon_a_state_folder(tmp_path: Path) -> None:
+    """A second daemon on the same folder is told so before it touches anything; a dead one holds nothing."""
+    with state.lock_state(tmp_path), pytest.raises(OSError, match=r"another daemon uses .*node\.state"):
+        state.lock_state(tmp_path)
+    state.lock_state(tmp_path).close()

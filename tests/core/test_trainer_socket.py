@@ -299,6 +299,15 @@ def test_a_hung_daemons_socket_is_not_touched(hung: Path) -> None:
     assert hung.is_socket()
 
 
+def test_a_file_in_the_sockets_place_is_kept(tmp_path: Path) -> None:
+    """What is not a socket is somebody's: it is named and left alone."""
+    path = tmp_path / "trainer.sock"
+    path.write_text("notes")
+    with pytest.raises(OSError, match="is not a socket"):
+        bind_unix(path, 0o660)
+    assert path.read_text() == "notes"
+
+
 def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
     """The kernel's bound is explained, with the setting to change."""
     path = tmp_path / ("x" * 120) / "trainer.sock"
