@@ -97,6 +97,17 @@ async def test_without_a_peer_the_newest_two_stay(ground: Ground) -> None:
         assert left == set(tags[1:])
 
 
+async def test_an_operator_is_told_when_the_trainer_leaves(ground: Ground) -> None:
+    """A wish that waits for a second rank ends when the first one leaves."""
+    async with ground.life() as life:
+        async with ground.trainer(ground.script(0, 2)) as ranks:
+            await trains(*ranks)
+            answer = life.job.ask_checkpoint("an operator asked")
+            await asyncio.sleep(0)
+            assert not answer.done()
+        assert await asyncio.wait_for(answer, BOUND_S) == "the trainer left"
+
+
 async def test_wishes_at_once_are_one_checkpoint(ground: Ground) -> None:
     """Three operators who ask together get the same checkpoint."""
     async with ground.life() as life, ground.trainer(ground.script(save_s=0.1)) as ranks:

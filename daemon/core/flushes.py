@@ -1,0 +1,157 @@
+"""The flush in progress, who wishes for one, and what comes of it. No decision, no waiting, no disk."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import replace
+
+import structlog
+
+from outlast.daemon.core.facts import AskFlush, Cause, FlushFact, Place, Wish
+from outlast.daemon.core.notices import Live
+from outlast.daemon.core.plan import PATIENCE_S
+from outlast.daemon.core.ranks import Ranks
+from outlast.providers.base import Clock
+from outlast.wire.messages import Agree, Flush, ToHook
+
+log = structlog.get_logger("outlast.job")
+
+
+class Flushes:
+    """One job's flushes on this node. ``changed`` is set by whatever may change a decision.
+
+    ``held_for``: the flush after which the ranks wait; ``given_up``: flushes that will not come, and why;
+    ``newest``: the newest committed checkpoint known here; ``flush_s``: how long the last flush took.
+    """
+
+    def __init__(self, name: str, every_s: float | None, clock: Clock) -> None:
+        self.name = name
+        self.ranks = Ranks()
+        self.changed = asyncio.Event()
+        self.notice: Live | None = None
+        self.newest: Place | None = None
+        self.flush: FlushFact | None = None
+        self.flush_s: float | None = None
+        self.given_up: dict[str, str] = {}
+        self.held_for: str | None = None
+        self.commit_failed: str | None = None
+        self.outcomes: dict[str, asyncio.Future[Place | str]] = {}
+        self._clock = clock
+        self._every_s = every_s
+        self._since: float | None = None
+        self._wishes: list[Wish] = []
+        self._answered: list[str] = []
+        self._flush_deadline: float | None = None
+
+    # ---- wishes
+
+    def ask_checkpoint(self, reason: str) -> asyncio.Future[Place | str]:
+        """An operator wants a checkpoint: resolves to where it is, or to why there is none."""
+        flush_id = f"operator-{secrets.token_hex(4)}"
+        future: asyncio.Future[Place | str] = asyncio.get_running_loop().create_future()
+        if not len(self.ranks):
+            future.set_result("no trainer is connected")
+            return future
+        self.outcomes[flush_id] = future
+        self._want(flush_id, Cause.OPERATOR, reason)
+        return future
+
+    def _want(self, flush_id: str, cause: Cause, reason: str) -> None:
+        if cause is Cause.SIGNAL and any(w.cause is Cause.SIGNAL for w in self._wishes):
+            return  # a launcher signals all of its ranks; one checkpoint answers them all
+        self._wishes.append(Wish(flush_id, cause, reason))
+        self.changed.set()
+
+    def _forget_wishes(self) -> None:
+        """With the last rank gone there is nobody to fulfil them."""
+        if len(self.ranks):
+            return
+        wishes, self._wishes = self._wishes, []
+        for wish in wishes:
+            self._resolve(wish.id, "the trainer left")
+
+    def interval_left(self) -> float | None:
+        """Seconds until the next checkpoint is due; None without an interval or a whole trainer."""
+        if self._every_s is None or self._since is None or not self._whole():
+            return None
+        return self._since + self._every_s - self._clock.monotonic()
+
+    def _wish_on_interval(self) -> None:
+        left = self.interval_left()
+        if left is None or left > 0 or self.flush is not None or self._wishes or self.ranks.step == 0:
+            return
+        flush_id = f"interval-{secrets.token_hex(4)}"
+        self._wishes.append(Wish(flush_id, Cause.INTERVAL, "the interval is over"))
+
+    def _whole(self) -> bool:
+        layout = self.ranks.layout
+        return layout is not None and len(self.ranks) == layout.world
+
+    # ---- the flush
+
+    def asked(self, ask: AskFlush) -> None:
+        """The flush is asked for; it answers every open wish, since it saves later than they wished."""
+        now = self._clock.monotonic()
+        self.flush = FlushFact(ask.id, ask.cause, now, ask.give_up_at, ask.hold)
+        self._flush_deadline = ask.deadline
+        self.commit_failed = None
+        self.held_for = ask.id if ask.hold else self.held_for
+        self._answered = [w.id for w in self._wishes]
+        self._wishes.clear()
+        self.changed.set()
+
+    def flush_words(self) -> list[ToHook]:
+        """What a rank that comes back during a flush has to hear."""
+        flush = self.flush
+        if flush is None:
+            return []
+        left = None if self._flush_deadline is None else self._flush_deadline - self._clock.monotonic()
+        words: list[ToHook] = [Flush(flush.id, flush.cause.value, left and max(0.0, left), flush.hold)]
+        return words if flush.agreed is None else [*words, Agree(flush.id, flush.agreed)]
+
+    def agreed(self, step: int) -> None:
+        if self.flush is not None:
+            self.flush = replace(self.flush, agreed=step)
+
+    def flush_ended(self, place: Place | None, because: str) -> None:
+        """Committed (``place``) or given up (``because``)."""
+        flush = self.flush
+        if flush is None:
+            return
+        if place is None:
+            self.given_up[flush.id] = because
+        else:
+            self.newest = place
+            self.flush_s = self._clock.monotonic() - flush.asked_at
+        self.ranks.forget(flush.id)
+        self.flush, self.commit_failed = None, None
+        self._since = self._clock.monotonic()
+        for wish in {flush.id, *self._answered}:
+            self._resolve(wish, place or because)
+        self.changed.set()
+
+    def _resolve(self, flush_id: str, outcome: Place | str) -> None:
+        future = self.outcomes.pop(flush_id, None)
+        if future is not None and not future.done():
+            future.set_result(outcome)
+
+    def _adopt(self) -> None:
+        """Ranks that saved for an earlier life of this daemon have saved all the same: commit it."""
+        saved = self.ranks.all_saved()
+        if self.flush is not None or saved is None or saved.id in self.given_up:
+            return
+        now = self._clock.monotonic()
+        cause = (
+            Cause.NOTICE if self.notice is not None and self.notice.episode == saved.id else Cause.INTERVAL
+        )
+        hold = cause is Cause.NOTICE
+        self.held_for = saved.id if hold else self.held_for
+        self.flush = FlushFact(saved.id, cause, now, now + PATIENCE_S, hold, agreed=saved.step)
+        log.info("flush_adopted", job=self.name, flush=saved.id, tag=saved.tag)
+
+    def found(self, place: Place) -> None:
+        """A committed checkpoint lies here."""
+        if self.newest is None or self.newest.order < place.order:
+            self.newest = place
+            self.changed.set()
