@@ -13,12 +13,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from outlast.providers.base import SystemClock
 from outlast.simulations.drill.nodes import PRIMARY, Node, ScriptedTrainer
 from outlast.simulations.drill.sandbox import Child, Sandbox
 from outlast.simulations.drill.scenario import Plan, Stage
+from outlast.simulations.standins import StandIn, create
 
 OUTLAST = ("outlast",)
 
@@ -111,11 +114,18 @@ class Chain(Stage):
 
 
 @asynccontextmanager
-async def playing(plan: Plan) -> AsyncIterator[Chain]:
-    """A chain on a sandbox of its own, with everything running."""
-    async with Sandbox(SystemClock()) as sandbox, Chain(plan, sandbox) as chain:
-        await chain.begin()
-        yield chain
+async def playing(
+    plan: Plan, program: Callable[[Path], Sequence[str]] = lambda _: OUTLAST, standin: StandIn | None = None
+) -> AsyncIterator[Chain]:
+    """A chain on a sandbox of its own, with everything running; this process serves the provider's endpoint.
+
+    ``program`` is given the sandbox's folder; ``standin`` replaces the usual one of ``plan.provider``.
+    """
+    async with standin or create(plan.provider) as endpoint, Sandbox(SystemClock()) as sandbox:
+        whole = replace(plan, endpoint=endpoint.url)
+        async with Chain(whole, sandbox, program(sandbox.folder)) as chain:
+            await chain.begin()
+            yield chain
 
 
 def _job(status: dict[str, Any]) -> dict[str, Any]:

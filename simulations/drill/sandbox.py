@@ -23,6 +23,7 @@ from outlast.simulations.drill import reap
 _ROOM = 40
 _TAIL = 12
 _PR_SET_CHILD_SUBREAPER = 36
+_adopting: set[str] = set()
 
 
 class DrillError(Exception):
@@ -148,7 +149,7 @@ class Sandbox:
     async def _open(self) -> None:
         self.folder = await asyncio.to_thread(_make_folder)
         self._made = True
-        _adopt_orphans(True)
+        _adopt_orphans(self.id, True)
         self._guardian = await self._start_guardian()
 
     async def _close(self) -> None:
@@ -168,7 +169,7 @@ class Sandbox:
             await _dismiss(self._guardian)
             self._guardian = None
         self._made = False
-        _adopt_orphans(False)
+        _adopt_orphans(self.id, False)
         if left:
             raise DrillError(f"processes {sorted(left)} of the drill could not be ended: kill them by hand")
 
@@ -212,9 +213,14 @@ def _make_folder() -> Path:
     return folder
 
 
-def _adopt_orphans(on: bool) -> None:
-    """Processes whose parent died become children of this one, so that they can be reaped."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0)
+def _adopt_orphans(sandbox: str, on: bool) -> None:
+    """Processes whose parent died become children of this one, so that they can be reaped: for as long as
+    any sandbox is open."""
+    if on:
+        _adopting.add(sandbox)
+    else:
+        _adopting.discard(sandbox)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(bool(_adopting)), 0, 0, 0)
 
 
 def _keep(folder: Path, target: Path) -> None:

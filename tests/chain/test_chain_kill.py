@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from outlast.providers.base import SystemClock
-from outlast.simulations.drill.chain import Chain
+from outlast.simulations.drill.chain import Chain, playing
 from outlast.simulations.drill.nodes import JOB, STANDBY, Node, ScriptedTrainer
-from outlast.simulations.drill.sandbox import Sandbox
 from outlast.simulations.drill.scenario import Plan
 from outlast.wire.store import scan, verify
 
@@ -22,7 +20,8 @@ DAEMON = (
     "notice_seen", "flush_asked", "step_agreed", "saved", "committed", "ship_began", "shipped",
     "verified", "handed_over",
 )  # fmt: skip
-RANK = ("notice_seen", "flush_asked", "step_agreed", "saved", "committed", "verified")
+RANK_EARLY = ("notice_seen", "flush_asked", "step_agreed")
+RANK = ("saved", "committed", "verified")
 RECEIVER = ("ship_began", "shipped", "verified", "handed_over")
 
 TWO = Plan(trainer=ScriptedTrainer(steps=100_000, shard_bytes=10_000, world=2), poll="200ms", bound_s=80.0)
@@ -31,17 +30,19 @@ TWO = Plan(trainer=ScriptedTrainer(steps=100_000, shard_bytes=10_000, world=2), 
 @asynccontextmanager
 async def doomed(victim: str, at: str) -> AsyncIterator[Chain]:
     """Everything running, a death appointed, and a guardian for the primary's daemon."""
-    async with Sandbox(SystemClock()) as sandbox:
-        pid_file, mark = sandbox.folder / "rank1.pid", sandbox.folder / "mark"
-        replicas = Node(STANDBY, sandbox.folder / STANDBY).replicas
-        words = ("--at", at, "--victim", victim, "--mark", str(mark), "--replicas", str(replicas))
-        program = ("outlast.simulations.crashing", *words, "--rank-pid-file", str(pid_file))
-        async with Chain(TWO, sandbox, program) as chain:
-            await chain.begin()
-            await asyncio.to_thread(pid_file.write_text, str(chain.ranks[1].pid))
-            async with chain.guarded(chain.primary):
-                yield chain
-            assert mark.exists(), "nobody was killed"
+
+    def program(folder: Path) -> tuple[str, ...]:
+        replicas = Node(STANDBY, folder / STANDBY).replicas
+        places = ("--mark", str(folder / "mark"), "--replicas", str(replicas))
+        what = ("--at", at, "--victim", victim, "--rank-pid-file", str(folder / "rank1.pid"))
+        return ("outlast.simulations.crashing", *what, *places)
+
+    async with playing(TWO, program) as chain:
+        folder = chain.sandbox.folder
+        await asyncio.to_thread((folder / "rank1.pid").write_text, str(chain.ranks[1].pid))
+        async with chain.guarded(chain.primary):
+            yield chain
+        assert (folder / "mark").exists(), "nobody was killed"
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,19 @@ async def doomed(victim: str, at: str) -> AsyncIterator[Chain]:
 )
 async def test_kill_at_each_step(victim: str, at: str) -> None:
     """A notice, a kill -9 at one step of the chain, and the standby carries on from whole bytes."""
+    await kill(victim, at, flushed=True)
+
+
+async def test_kill_rank_before_it_has_saved() -> None:
+    """A rank killed before it has saved is waited for, ten seconds; then the standby carries on from the
+    checkpoint before. The three cases wait side by side."""
+    async with asyncio.TaskGroup() as group:
+        for at in RANK_EARLY:
+            group.create_task(kill("rank", at, flushed=False), name=f"rank {at}")
+
+
+async def kill(victim: str, at: str, *, flushed: bool) -> None:
+    """Play one case. ``flushed``: the notice's own checkpoint gets to the standby."""
     async with doomed(victim, at) as chain:
         first = await chain.protected()
         if victim == "rank":
@@ -58,7 +72,6 @@ async def test_kill_at_each_step(victim: str, at: str) -> None:
         seen = await chain.until("the takeover", lambda s: s.mark("first_step", STANDBY) is not None)
         resumed = seen.story.all("resumed", STANDBY)[-1].whole("step")
         assert resumed is not None
-        flushed = victim != "rank" or at in ("saved", "committed", "verified")
         assert resumed > first if flushed else resumed == first
         assert len(seen.story.all("trainer_started", STANDBY)) == 1
         replicas = chain.standby.replicas / JOB
