@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from outlast.daemon.history.reading import read_rows
 from outlast.simulations.drill.chain import Chain, playing
 from outlast.simulations.drill.nodes import PRIMARY, STANDBY, Node, ScriptedTrainer
 from outlast.simulations.drill.scenario import Plan
+from outlast.simulations.drill.word import NOTICE_S
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -71,6 +74,40 @@ async def test_t15_restart_in_the_middle_of_a_notice() -> None:
         assert [notice.withdrawn for notice in rows.notices] == [None]
         assert seen.steps[STANDBY][0].step == seen.step(PRIMARY) + 1
         assert [await chain.ended(rank) for rank in chain.ranks] == [0, 0]
+
+
+def dies_when_it_asks(folder: Path) -> tuple[str, ...]:
+    """A daemon killed at the very moment it asks its ranks for a checkpoint after a notice."""
+    death = ("--at", "flush_asked", "--victim", "daemon", "--mark", str(folder / "mark"))
+    return ("outlast.simulations.crashing", *death)
+
+
+async def test_t15_killed_at_once_keeps_the_deadline() -> None:
+    """Where a notice tells no deadline it counts from the first sighting, also for a daemon that was killed
+    milliseconds after it, and the record has one notice."""
+    async with playing(replace(plan(), provider="gcp"), dies_when_it_asks) as chain:
+        await chain.status_until("ranks", lambda status: status["jobs"][0]["trainer"]["ranks"] == 2)
+        async with chain.guarded(chain.primary):
+            said = await chain.say("notice")
+            seen = await chain.until("the takeover", lambda s: s.mark("first_step", STANDBY) is not None)
+        assert (chain.sandbox.folder / "mark").exists(), "nobody was killed"
+        live = await board(chain.primary)
+        assert live["deadline"] == pytest.approx(said.mono + NOTICE_S["gcp"], abs=0.5)
+        assert [m.episode for m in seen.story.all("notice_seen")] == [live["episode"]]
+        assert {m.episode for m in seen.story.all("flush_asked")} == {live["episode"]}
+
+
+async def test_notice_that_cannot_be_kept_is_heard() -> None:
+    """A state folder that takes no more files costs the deadline's memory, and is said; the chain goes on."""
+    async with playing(plan()) as chain:
+        await chain.status_until("ranks", lambda status: status["jobs"][0]["trainer"]["ranks"] == 2)
+        await asyncio.to_thread((chain.primary.state / "notices.json").mkdir)
+        await chain.say("notice", in_s=40)
+        seen = await chain.until("the takeover", lambda s: s.mark("first_step", STANDBY) is not None)
+        assert seen.steps[STANDBY][0].step == seen.step(PRIMARY) + 1
+        assert len(seen.story.all("notice_seen")) == 1
+        assert len(await chain.log("notices_not_kept")) == 1
+        assert await chain.log("unexpected_error") == []
 
 
 @pytest.mark.parametrize("restarts", [0, 3])
