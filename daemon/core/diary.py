@@ -77,6 +77,9 @@ class Diary:
         self.event("notice_seen", "", live.episode, action=live.action, seconds_left=seconds_left)
         self._in_spell("notice", live)
 
+    def notice_known(self, live: Live) -> None:
+        self._in_spell("notice", live)
+
     def notice_withdrawn(self, live: Live) -> None:
         self.event("notice_withdrawn", "", live.episode)
         self._in_spell("withdrawn", live)

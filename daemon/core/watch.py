@@ -56,6 +56,8 @@ class Watcher:
         if not self._restored:
             await asyncio.to_thread(notices.load, self._board, self._file)
             self._restored = True
+            for live in self._board.live.values():
+                self._record.notice_known(live)
             self._pass_on()
 
     async def run(self, beat: Callable[[], None]) -> None:

@@ -84,7 +84,7 @@ def dies_when_it_asks(folder: Path) -> tuple[str, ...]:
 
 async def test_t15_killed_at_once_keeps_the_deadline() -> None:
     """Where a notice tells no deadline it counts from the first sighting, also for a daemon that was killed
-    milliseconds after it, and the record has one notice."""
+    milliseconds after it; the record has one notice, though there was no time to write it down."""
     async with playing(replace(plan(), provider="gcp"), dies_when_it_asks) as chain:
         await chain.status_until("ranks", lambda status: status["jobs"][0]["trainer"]["ranks"] == 2)
         async with chain.guarded(chain.primary):
@@ -93,8 +93,10 @@ async def test_t15_killed_at_once_keeps_the_deadline() -> None:
         assert (chain.sandbox.folder / "mark").exists(), "nobody was killed"
         live = await board(chain.primary)
         assert live["deadline"] == pytest.approx(said.mono + NOTICE_S["gcp"], abs=0.5)
-        assert [m.episode for m in seen.story.all("notice_seen")] == [live["episode"]]
+        assert {m.episode for m in seen.story.all("notice_seen")} <= {live["episode"]}
         assert {m.episode for m in seen.story.all("flush_asked")} == {live["episode"]}
+        rows = await asyncio.to_thread(read_rows, chain.primary.history)
+        assert [notice.withdrawn for notice in rows.notices] == [None]
 
 
 async def test_notice_that_cannot_be_kept_is_heard() -> None:

@@ -47,6 +47,10 @@ class Noted:
 
     async def identified(self, identity: Identity) -> None: ...
 
+    def notice_known(self, live: Live) -> None:
+        """Note it down."""
+        self.event("notice_known", "", live.episode)
+
     def notice_seen(self, live: Live, *, seconds_left: float) -> None:
         assert math.isfinite(seconds_left)
         self.seen.append(live)
