@@ -7,11 +7,10 @@ looked at four times a second, which costs a stat each.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import structlog
 
@@ -32,6 +31,8 @@ from outlast.daemon.core.takeover import (
     plan_standby,
 )
 from outlast.daemon.core.welcome import Welcome
+from outlast.daemon.ship import words
+from outlast.daemon.ship.words import RefusedError
 from outlast.providers.base import Clock
 from outlast.wire.store import scan
 
@@ -128,7 +129,7 @@ class Standby:
             found = next(iter(scan(self._replicas)), None)
             self._newest = Place(found.epoch, found.tag, found.step) if found else None
             self._stamp = stamp
-        return read_handover(self._replicas), read_warning(self._replicas)
+        return _heard(self._replicas)
 
     def _note_warning(self, warned: Warned | None) -> None:
         self._warned = warned
@@ -148,8 +149,8 @@ class Standby:
         job, place = self._job, action.place
         if not action.planned:
             # The old primary may yet live: from here on the receiver refuses its bytes.
-            fence = Handover(action.epoch, place.tag, place.step, place.epoch)
-            await asyncio.to_thread(write_handover, self._replicas, fence, self._clock.wall())
+            fence = words.Handover(action.epoch, place.tag, place.step, place.epoch, self._clock.wall())
+            await asyncio.to_thread(words.record, self._replicas, fence)
         started = job.state.started_epoch
         await self._become(JobState(action.epoch, Role.PRIMARY, started, because, highest=action.epoch))
         if self.operator_asks is not None:
@@ -225,35 +226,13 @@ def _stamp(store: Path) -> object:
         return None
 
 
-def read_handover(store: Path) -> Handover | None:
-    """The handover the receiver accepted, if any. A damaged file is none."""
-    body = _read(store / "handover.json")
-    try:
-        return Handover(int(body["epoch"]), str(body["tag"]), int(body["step"]), int(body["from_epoch"]))
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def read_warning(store: Path) -> Warned | None:
-    """The primary's last warning, if any. A damaged file is none."""
-    body = _read(store / "warning.json")
-    try:
-        deadline = body["deadline_wall"]
-        wall = None if deadline is None else float(deadline)
-        return Warned(str(body["kind"]), wall, int(body["step"]), int(body["epoch"]))
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        body = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return body if isinstance(body, dict) else {}
-
-
-def write_handover(store: Path, handover: Handover, at_wall: float) -> None:
-    """Fence the store without the primary: durable when it returns."""
-    body = {**asdict(handover), "at": at_wall}
-    job_state.write_durably(store / "handover.json", json.dumps(body).encode())
+def _heard(store: Path) -> tuple[Handover | None, Warned | None]:
+    """The handover and the last warning, as far as they can be read; what cannot is as if unsaid."""
+    handover = warned = None
+    with suppress(RefusedError):
+        if (said := words.read_handover(store)) is not None:
+            handover = Handover(said.epoch, said.tag, said.step, said.from_epoch)
+    with suppress(RefusedError):
+        if (word := words.read_warning(store)) is not None:
+            warned = Warned(word.kind, word.deadline_wall, word.step, word.epoch)
+    return handover, warned

@@ -70,8 +70,13 @@ def _was_committed(path: Path) -> bool:
 def write_handover(store: Path, request: HandOver, now: float, step: Step = no_step) -> int:
     """Record the handover durably and return the epoch to go on in."""
     words = Handover(request.epoch + 1, request.tag, request.step, request.epoch, now)
-    write_atomically(store / HANDOVER_NAME, _line(asdict(words)), step)
+    record(store, words, step)
     return words.epoch
+
+
+def record(store: Path, handover: Handover, step: Step = no_step) -> None:
+    """Raise the fence to ``handover.epoch``, durably: by the sender's word, or by a takeover without it."""
+    write_atomically(store / HANDOVER_NAME, _line(asdict(handover)), step)
 
 
 def read_handover(store: Path) -> Handover | None:
@@ -84,7 +89,7 @@ def read_handover(store: Path) -> Handover | None:
         return Handover(
             whole_number(body, "epoch"), tag, whole_number(body, "step"), whole_number(body, "from_epoch"), at
         )
-    except (ProtocolError, ManifestError, TypeError, ValueError) as exc:
+    except (ProtocolError, ManifestError, TypeError, ValueError, OverflowError) as exc:
         raise RefusedError(IO, f"{HANDOVER_NAME} cannot be read: {exc}") from exc
 
 
@@ -93,6 +98,20 @@ def write_warning(store: Path, warn: Warn, now: float) -> None:
     deadline = None if warn.seconds_left is None else now + warn.seconds_left
     words = ProviderWarning(warn.kind, deadline, warn.step, warn.epoch, now)
     write_atomically(store / WARNING_NAME, _line(asdict(words)))
+
+
+def read_warning(store: Path) -> ProviderWarning | None:
+    """The sender's last warning, if any. Raises RefusedError when it cannot be read."""
+    body = _read(store / WARNING_NAME)
+    if body is None:
+        return None
+    try:
+        wall, at = body.get("deadline_wall"), float(body.get("at", 0))
+        deadline = None if wall is None else float(wall)
+        step, epoch = whole_number(body, "step"), whole_number(body, "epoch")
+        return ProviderWarning(str(body.get("kind")), deadline, step, epoch, at)
+    except (ProtocolError, TypeError, ValueError, OverflowError) as exc:
+        raise RefusedError(IO, f"{WARNING_NAME} cannot be read: {exc}") from exc
 
 
 def _line(body: dict[str, Any]) -> bytes:
@@ -105,7 +124,7 @@ def _read(path: Path) -> dict[str, Any] | None:
             body = json.loads(file.read(_MAX_BYTES))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise RefusedError(IO, f"{path.name} cannot be read: {exc}") from exc
     if not isinstance(body, dict):
         raise RefusedError(IO, f"{path.name} is not a JSON object")
