@@ -93,7 +93,8 @@ class Ranks:
     def at(self, connection: Connection, said: At) -> None:
         rank = self._find(connection)
         if rank is not None:
-            rank.at = said
+            # A promise tells the step more freshly than progress does, which comes once a second.
+            rank.at, rank.step = said, max(rank.step, said.step - 1)
 
     def saved(self, connection: Connection, said: Saved) -> None:
         rank = self._find(connection)
