@@ -50,7 +50,7 @@ class Deadlines:
         for notice in notices:
             before = shown[notice.id].deadline if notice.id in shown else self._first.get(notice.id)
             if before is not None and notice.deadline > before - SAME_DEADLINE_S:
-                notice = replace(notice, deadline=before)  # noqa: PLW2901
+                notice = replace(notice, deadline=before)  # noqa: PLW2901 - the same notice, with its first deadline
             shown[notice.id] = notice
         self._first = {key: notice.deadline for key, notice in shown.items()}
         return tuple(shown.values())

@@ -59,7 +59,7 @@ def main() -> None:
     """One rank, as the command line says."""
     args = _arguments()
     ballot: Ballot = LocalBallot()
-    barrier: Barrier = lambda _step: None  # noqa: E731
+    barrier: Barrier = lambda _step: None  # noqa: E731 - the default of a field
     if args.world > 1:
         ballot, barrier = meet(args)
     with build(args.checkpoints, ballot, args.save_seconds) as guard:
