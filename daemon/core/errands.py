@@ -53,6 +53,7 @@ class Errands:
         self._failures = 0
         self._retry_at = 0.0
         self._failed_at = 0.0
+        self._not_before: dict[str, float] = {}
         self._because = ""
         self._at_peer: Place | None = None
         self.sent = (0, 0)
@@ -93,8 +94,8 @@ class Errands:
     def start(
         self, group: asyncio.TaskGroup, name: str, work: Coroutine[Any, Any, None], place: Place | None = None
     ) -> None:
-        """Begin an errand unless one of its kind runs already."""
-        if name in self._running:
+        """Begin an errand unless one of its kind runs already, or has just failed in an unexpected way."""
+        if name in self._running or self._clock.monotonic() < self._not_before.get(name, 0.0):
             work.close()
             return
         task = group.create_task(self._guard(name, work), name=f"{self._job.name}:{name}")
@@ -113,6 +114,9 @@ class Errands:
             await self._peer_failed(name, exc)
         except Exception:
             self._back_off("an unexpected error, see the log")
+            self._not_before[name] = self._retry_at
+            if name == "commit":
+                self._job.commit_failed = "an unexpected error, see the log"
             log.exception("unexpected_error", job=self._job.name, action=name, hint="please report this")
         finally:
             self._running.pop(name, None)

@@ -11,7 +11,7 @@ import os
 import secrets
 from pathlib import Path
 
-from outlast.daemon.core.facts import Cause, Facts, PeerFact, Place
+from outlast.daemon.core.facts import Cause, Facts, PeerFact, Place, Role
 from outlast.daemon.core.flushes import Flushes
 from outlast.daemon.core.notices import Live
 from outlast.daemon.core.record import Record
@@ -162,7 +162,8 @@ class Job(Flushes):
 
     def facts(self, peer: PeerFact | None, in_flight: dict[str, Place | None]) -> Facts:
         """Everything the plan looks at, now. ``in_flight``: long actions under way, by name."""
-        self._wish_on_interval()
+        if self.state.role is Role.PRIMARY:
+            self._wish_on_interval()
         return Facts(
             now=self._clock.monotonic(),
             epoch=self.state.epoch,

@@ -87,7 +87,9 @@ class Keeper:
 
     async def _sleep(self) -> None:
         facts = self._job.facts(self._errands.peer_fact(), {})
-        looks = [next_look(facts), self._job.interval_left() if self._job.flush is None else None, LOOK_S]
+        due = self._job.interval_left() if self._job.flush is None else None
+        # What is due already and was not asked for waits for something else: the first step, say.
+        looks = [next_look(facts), due if due is not None and due > 0 else None, LOOK_S]
         wait = min(max(0.05, look) for look in looks if look is not None)
         try:
             async with asyncio.timeout(wait):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from outlast.daemon.core import errands
 from outlast.daemon.core.facts import Place
 from outlast.simulations.rank import Script, ScriptedRank
 from outlast.wire.messages import Flush, StandDown
@@ -95,6 +96,27 @@ async def test_without_a_peer_the_newest_two_stay(ground: Ground) -> None:
         await until(lambda: not (folder / tags[0]).exists())
         left = await asyncio.to_thread(lambda: {p.name for p in folder.iterdir() if p.is_dir()})
         assert left == set(tags[1:])
+
+
+@pytest.mark.blocking  # the traceback in the log is made from the source files
+async def test_a_bug_in_the_commit_ends_the_flush(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error nobody foresaw is reported once, the flush is given up, and the next one is tried anew."""
+    calls: list[str] = []
+
+    def broken(*_args: object) -> Committed:
+        calls.append("commit")
+        raise RuntimeError("not foreseen")
+
+    async with ground.life() as life, ground.trainer(ground.script()) as ranks:
+        await trains(*ranks)
+        with monkeypatch.context() as patch:
+            patch.setattr(errands, "commit", broken)
+            outcome = await asyncio.wait_for(life.job.ask_checkpoint("x"), BOUND_S)
+        assert isinstance(outcome, str)
+        assert "unexpected error" in outcome
+        assert calls == ["commit"]
+        await trains(*ranks)
+        assert (await checkpoint(life)).step > 0
 
 
 async def test_an_operator_is_told_when_the_trainer_leaves(ground: Ground) -> None:
