@@ -75,9 +75,13 @@ class Welcome:
         job = self._job
         step = found.step if found else 0
         resume = Resume(job.state.epoch, *((str(found.folder), found.tag, step) if found else ()))
-        for connection in self._parked & set(job.ranks):
+        waiting = self._parked & set(job.ranks)
+        late = len(waiting) < len(job.ranks)
+        for connection in waiting:
             connection.send(resume)
-        self._parked.clear()
+        self._parked -= waiting
+        if late:
+            return  # its trainer has been told, and counted, already
         job.expect_first_step(step)
         if found is not None:
             job.found(_place(found))

@@ -48,12 +48,18 @@ def taken_over(seen: Seen) -> bool:
     return seen.mark("first_step", STANDBY) is not None
 
 
+def _trains(status: dict[str, Any]) -> bool:
+    """Both ranks are here, and the first step, which is an event, is behind them."""
+    trainer = status["jobs"][0]["trainer"]
+    return bool(trainer["ranks"] == 2 and trainer["step"] > 0)
+
+
 async def test_t4_other_vm_and_freeze_stop_nothing() -> None:
     """A Preempt of vmss_7 has no effect on vmss_3. A Freeze of vmss_3 gives one early checkpoint at the peer;
     training goes on and nothing is handed over. Neither is acknowledged, even where that is switched on."""
     async with azure(acknowledge=True) as cloud:
         chain = cloud.chain
-        await chain.status_until("ranks", lambda status: status["jobs"][0]["trainer"]["ranks"] == 2)
+        await chain.status_until("training", _trains)
         await chain.say("event", kind="Preempt", resources=["vmss_7"], not_before="")
         await cloud.standin.asked(EVENTS, 3)
         assert (await chain.seen()).story.told() == ()
