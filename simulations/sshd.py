@@ -134,6 +134,8 @@ class Sshd:
             "MaxStartups": "100",
             "UseDNS": "no",
             "PrintMotd": "no",
+            # A login shell reads its owner's start files, which may take seconds or wait for a lock.
+            "SetEnv": f"HOME={self._folder}",
         }
         path = self._folder / "sshd_config"
         path.write_text("".join(f"{key} {value}\n" for key, value in lines.items()))
