@@ -63,7 +63,7 @@ class StoreBallot:
     def __init__(self, store: object, rank: int, world: int, prefix: str) -> None:
         self.rank, self.world = rank, world
         # The store's classes are compiled and carry no types.
-        self._store: _Store = store  # type: ignore[assignment]
+        self._store: _Store = store  # type: ignore[assignment]  # torch's store, unknown to the checker
         self._prefix = prefix
 
     def post(self, key: str, value: str) -> None:

@@ -156,7 +156,7 @@ class Guard:
                     return self._leave(todo)
                 self._flush(todo)
             self._heed_signal()
-        except Exception:
+        except Exception:  # reported; never raised into the training loop
             log.exception("the hook failed; training goes on")
         return True
 

@@ -147,7 +147,7 @@ class Link:
                 self._talk()
             except (OSError, WireError) as exc:
                 self._absent(f"{type(exc).__name__}: {exc}")
-            except Exception:
+            except Exception:  # reported; the thread must live
                 log.exception("the link to the daemon failed; it will be tried again")
             finally:
                 self._drop()

@@ -60,7 +60,7 @@ def check_loadable(stateful: Mapping[str, Stateful]) -> None:
             torch.save(item.state_dict(), buffer)
             buffer.seek(0)
             torch.load(buffer, weights_only=True)
-        except Exception as exc:
+        except Exception as exc:  # raised again with the object's name
             raise StateError(
                 f"stateful {name!r}: its state_dict() cannot be read back from a checkpoint ({_line(exc)}); "
                 "use numbers, strings, lists, dicts and tensors only"
@@ -73,7 +73,7 @@ def restore(path: Path, step: int, stateful: Mapping[str, Stateful]) -> None:
 
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as exc:
+    except Exception as exc:  # raised again with the object's name
         raise StateError(f"{path} cannot be read: {_line(exc)}; resume from an older checkpoint") from exc
     if state.get("format") != FORMAT or state.get("step") != step:
         raise StateError(f"{path} is of step {state.get('step')}, the checkpoint of step {step}")

@@ -38,7 +38,7 @@ def appoint(at: str, kill: Callable[[], None], mark: Path) -> None:
             kill()
         record(self, kind, job, episode, **fields)
 
-    Diary.event = event  # type: ignore[method-assign]
+    Diary.event = event  # type: ignore[method-assign]  # to replace it is the point
 
 
 def _kill(args: argparse.Namespace) -> None:

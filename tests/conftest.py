@@ -28,7 +28,7 @@ def _loop_stays_free(request: pytest.FixtureRequest) -> Iterator[BlockBuster | N
 def _tasks_are_owned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A test fails whose event loop closes while a task that nobody awaited or cancelled still runs."""
     left: list[str] = []
-    cancel_all = asyncio.runners._cancel_all_tasks  # type: ignore[attr-defined]
+    cancel_all = asyncio.runners._cancel_all_tasks  # type: ignore[attr-defined]  # private, and the only place that knows
 
     def note(loop: asyncio.AbstractEventLoop) -> None:
         left.extend(repr(task) for task in asyncio.all_tasks(loop))

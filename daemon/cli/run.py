@@ -39,7 +39,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Run until stopped. Returns the exit code."""
     # structlog loads rich for pretty tracebacks wherever it is installed: 10 MB that a daemon never uses.
-    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None in place of a module is how an import is refused
     from outlast.daemon.config import ConfigError, load
     from outlast.daemon.core.app import Daemon
     from outlast.daemon.ops.logs import configure

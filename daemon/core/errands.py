@@ -112,7 +112,7 @@ class Errands:
             await work
         except (PeerUnreachable, PeerRefused) as exc:
             await self._peer_failed(name, exc)
-        except Exception:
+        except Exception:  # a bug is reported; the protector lives on
             self._back_off("an unexpected error, see the log")
             self._not_before[name] = self._retry_at
             if name == "commit":

@@ -39,7 +39,7 @@ class Supervisor:
             try:
                 await part(self._beat(name, bound_s))
                 log.error("part_ended", part=name, hint="please report this")
-            except Exception:
+            except Exception:  # a bug is reported; the part is restarted
                 log.exception("unexpected_error", part=name, hint="please report this")
             failures = 0 if self._clock.monotonic() - began > SETTLED_S else failures
             await asyncio.sleep(RESTART_S[min(failures, len(RESTART_S) - 1)])

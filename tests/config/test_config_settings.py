@@ -104,7 +104,7 @@ def test_snapshot_cannot_change(load_text: Load) -> None:
     start = settings.jobs[0].start
     assert start is not None
     with pytest.raises(TypeError):
-        start.env["A"] = "b"  # type: ignore[index]
+        start.env["A"] = "b"  # type: ignore[index]  # the refusal is the test
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ async def test_output_goes_to_the_file(folder: Path) -> None:
         await until(said)
         os.kill(pid, signal.SIGKILL)
         await stopped(trainer)
-        await until(lambda trainer=trainer: _ended(trainer))  # type: ignore[misc]
+        await until(lambda trainer=trainer: _ended(trainer))  # type: ignore[misc]  # the default binds the loop variable
     assert (await asyncio.to_thread(log.read_text)).count("hello from tune in joy\n") == 2
 
 

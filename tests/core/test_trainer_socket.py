@@ -122,7 +122,7 @@ async def test_a_stranger_is_refused_with_words(
     """What does not fit the configuration is told so, trains on, and leaves no trace in the job."""
     async with ground.life() as life:
         line = await dial()
-        line.hello(life.checkpoints, **fields)  # type: ignore[arg-type]
+        line.hello(life.checkpoints, **fields)  # type: ignore[arg-type]  # wrong types are the test
         refusal = await line.hear()
         assert isinstance(refusal, StandDown)
         assert why in refusal.reason

@@ -50,7 +50,7 @@ async def test_records_are_written_in_order_with_the_time_they_happened(
 
 async def test_the_core_can_record_through_it(recorder: Recorder, manual_clock: ManualClock) -> None:
     """Flush and ship timings come back as the job's measured speeds."""
-    record: Record = recorder  # type: ignore[assignment]
+    record: Record = recorder  # type: ignore[assignment]  # a structural check at run time
     spell = await recorder.begin(Identity("aws", instance_id="i-1"), "a", "boot-1")
     for number, (flush_s, ship_s) in enumerate([(2.0, 4.0), (3.0, 8.0), (90.0, 2.0)]):
         record.flush("job", f"f-{number}", "asked", reason="notice")

@@ -136,7 +136,7 @@ def test_all_ranks_save_the_same_step(
     crowd.finish()
     daemon.stop()
     assert None not in steps
-    assert steps == sorted(steps)  # type: ignore[type-var]
+    assert steps == sorted(steps)  # type: ignore[type-var]  # None is ruled out above
     for step in steps:
         files = sorted((crowd.folder / "epoch-1" / f"global_step{step}.partial").iterdir())
         assert len(files) == world

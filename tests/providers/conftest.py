@@ -72,7 +72,7 @@ class Bench:
         """A provider pointed at ``endpoint``; ``options`` are those of Options, and `hang_s`."""
         url, kind = (endpoint, name) if isinstance(endpoint, str) else (endpoint.url, endpoint.provider)
         hang_s = int(str(options.pop("hang_s", 1)))
-        told = Options(**{"endpoint": url, "poll_s": POLL_S[kind], **options})  # type: ignore[arg-type]
+        told = Options(**{"endpoint": url, "poll_s": POLL_S[kind], **options})  # type: ignore[arg-type]  # options of several types by name
         made = registry.create(kind, told, self.clock)
         if kind == "gcp":
             made = gcp.Gcp(told, self.clock, hang_s=hang_s)
