@@ -1,0 +1,1 @@
+"""Where and when to run, at which interval, for what cost: pure functions of rates, prices and a request."""

@@ -1,0 +1,1 @@
+"""The histories of many nodes: segments, merging, imports and queries at scale."""

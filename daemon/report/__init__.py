@@ -1,0 +1,1 @@
+"""What was found, for people: terminal, one HTML file, JSON and CSV."""
