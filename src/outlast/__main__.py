@@ -17,6 +17,8 @@ COMMANDS = {
     "takeover": ("outlast.daemon.cli.ask", "make this standby the primary"),
     "verify": ("outlast.daemon.cli.verify", "check a checkpoint, or a folder of them, file by file"),
     "history": ("outlast.daemon.cli.history", "what has happened: spells, interruptions, the timeline"),
+    "rates": ("outlast.daemon.cli.rates", "how often each pool is taken back, with ranges and verdicts"),
+    "report": ("outlast.daemon.cli.report", "what is known of each pool, as text or one HTML page"),
     "config": ("outlast.daemon.cli.config", "check a configuration file"),
     "drill": (
         "outlast.simulations.drill.cli",
@@ -24,6 +26,18 @@ COMMANDS = {
     ),
     "simulate": ("outlast.simulations.simulate", "a provider's metadata endpoint, scripted"),
     "receive": ("outlast.daemon.ship.receive", "take a peer's checkpoints (sshd starts it)"),
+}
+
+# The extra that brings a module which not every command needs; all others come with `daemon`.
+EXTRAS = {
+    "duckdb": "fleet",
+    "fsspec": "fleet",
+    "jinja2": "report",
+    "markupsafe": "report",
+    "matplotlib": "report",
+    "numpy": "report",
+    "obstore": "fleet",
+    "scipy": "report",
 }
 
 EXAMPLES = """\
@@ -48,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     try:
         return int(args.run(args))
+    except ModuleNotFoundError as exc:
+        raise _lacking(words[0], exc) from exc
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -78,14 +94,18 @@ def _register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], c
     try:
         loaded = importlib.import_module(module)
     except ModuleNotFoundError as exc:
-        if exc.name and exc.name.startswith("outlast"):
-            raise
-        extra = "daemon" if command != "drill" else "daemon,deepspeed"
-        message = (
-            f"outlast {command} needs {exc.name}, which is not installed: pip install 'outlast[{extra}]'"
-        )
-        raise SystemExit(f"outlast: {message}") from exc
+        raise _lacking(command, exc) from exc
     loaded.add_parser(subparsers)
+
+
+def _lacking(command: str, exc: ModuleNotFoundError) -> BaseException:
+    """How to install what a command lacks; the error itself where a module of ours is missing."""
+    if not exc.name or exc.name.startswith("outlast"):
+        return exc
+    more = "deepspeed" if command == "drill" else EXTRAS.get(exc.name.partition(".")[0], "")
+    extras = f"daemon,{more}" if more else "daemon"
+    message = f"outlast {command} needs {exc.name}, which is not installed: pip install 'outlast[{extras}]'"
+    return SystemExit(f"outlast: {message}")
 
 
 if __name__ == "__main__":
