@@ -125,14 +125,16 @@ def _replace(file: Path, text: str) -> None:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of hours above nothing")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of hours above nothing")
     return value
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of GPUs")
-    return value
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of GPUs above nothing")
+    return int(text)

@@ -56,6 +56,9 @@ def test_the_wheel_holds_every_module_of_the_tree_and_no_other(tree: Path, wheel
         metadata = archive.read(next(n for n in archive.namelist() if n.endswith("/METADATA"))).decode()
     assert {name for name in names if name.endswith(".py")} == modules(tree)
     assert "outlast/py.typed" in names
+    templates = {f"outlast/{path.relative_to(tree)}" for path in tree.glob("daemon/report/templates/*")}
+    assert templates
+    assert templates <= names
     required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:")]
     assert all("extra ==" in line for line in required), "the bare install has no dependency"
     assert "License-File: LICENSE" in metadata

@@ -81,7 +81,7 @@ def test_what_is_no_number_is_null(history: Make) -> None:
 
 def test_csv_has_one_row_a_pool_that_a_spreadsheet_reads(history: Make) -> None:
     """Heading and rows are equally long, figures are figures, and a name is no formula."""
-    study, observed = history(*(Pool("aws", "r", f'=1+1,"{i}"\n\x1b[1m', "t") for i in range(3)))
+    study, _ = history(*(Pool("aws", "r", f'=1+1,"{i}"\n\x1b[1m', "t") for i in range(3)))
     rows = list(csv.DictReader(machine.pools_csv(study).splitlines()))
     assert len(rows) == 3
     assert set(rows[0]) == set(machine.COLUMNS)
