@@ -45,13 +45,13 @@ def _aws(region: str, zone: str, kind: str = "p4d.24xlarge") -> Pool:
 
 
 KINDS = (
-    Kind(_aws("us-west-2", "usw2-az2"), 4, 0.035, 9.80),
-    Kind(_aws("us-west-2", "usw2-az3"), 4, 0.055, 9.95),
-    Kind(_aws("us-east-2", "use2-az1"), 4, 0.09, 10.40),
-    Kind(_aws("us-east-1", "use1-az4"), 6, 0.22, 13.10, cycle=0.75, peak=16.0, together=0.15),
-    Kind(_aws("us-east-1", "use1-az6"), 6, 0.38, 14.90, cycle=0.75, peak=16.0, together=0.15),
-    Kind(Pool("gcp", "us-central1", "us-central1-a", "a2-highgpu-8g"), 4, 0.07, 12.20),
-    Kind(Pool("gcp", "europe-west4", "europe-west4-b", "a2-highgpu-8g"), 2, 0.06, 12.90, days=3.0),
+    Kind(_aws("us-west-2", "usw2-az2"), 4, 0.008, 9.80),
+    Kind(_aws("us-west-2", "usw2-az3"), 4, 0.013, 9.95),
+    Kind(_aws("us-east-2", "use2-az1"), 4, 0.03, 10.40),
+    Kind(_aws("us-east-1", "use1-az4"), 6, 0.05, 13.10, cycle=0.75, peak=16.0, together=0.15),
+    Kind(_aws("us-east-1", "use1-az6"), 6, 0.09, 14.90, cycle=0.75, peak=16.0, together=0.15),
+    Kind(Pool("gcp", "us-central1", "us-central1-a", "a2-highgpu-8g"), 4, 0.025, 12.20),
+    Kind(Pool("gcp", "europe-west4", "europe-west4-b", "a2-highgpu-8g"), 2, 0.05, 12.90, days=3.0),
     Kind(Pool("runpod", "EU-RO-1", "", "NVIDIA A100 80GB PCIe"), 1, 0.02, 8.30, days=0.4),
 )
 

@@ -25,7 +25,7 @@ HEADINGS: dict[Measure, str] = {
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """An on-demand price, of one type in one region."""
+    """An on-demand price, of one type in the regions where it is the same."""
 
     name: str
     usd: float
@@ -78,15 +78,17 @@ class Market:
         return ""
 
     def on_demand(self, pools: Sequence[Pool]) -> tuple[OnDemand, ...]:
-        """On-demand prices of the types and regions of ``pools``, the cheapest first."""
-        found: dict[str, float] = {}
+        """On-demand prices of the types of ``pools``, the cheapest first; regions of one price together."""
+        found: dict[tuple[float, str, str], dict[str, None]] = {}
         for pool in pools:
             usd = self.usd(pool, "on_demand")
             if usd is not None:
-                parts = (words.provider(pool.provider), clean(pool.region, 60), clean(pool.instance_type, 60))
-                name = " ".join(parts)
-                found[name] = min(usd, found.get(name, usd))
-        return tuple(OnDemand(name, usd) for name, usd in sorted(found.items(), key=lambda item: item[1]))
+                key = (usd, words.provider(pool.provider), clean(pool.instance_type, 60))
+                found.setdefault(key, {})[clean(pool.region, 60)] = None
+        return tuple(
+            OnDemand(f"{provider} {kind}, {', '.join(sorted(regions))}", usd)
+            for (usd, provider, kind), regions in sorted(found.items())
+        )
 
 
 def _where(pool: Pool) -> tuple[str, ...]:

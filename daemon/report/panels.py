@@ -158,8 +158,12 @@ def _heat(heat: HeatMap, name: str, zone: times.Zone, now: float) -> HeatPanel:
         )
         for part, cells in enumerate(heat.cells)
     )
-    footer = tuple(
-        (day, _cell(cell), _bar(cell, top)) for day, cell in zip(heat.days, heat.by_day, strict=True)
+    footer = (
+        ()
+        if heat.parts == 1
+        else tuple(
+            (day, _cell(cell), _bar(cell, top)) for day, cell in zip(heat.days, heat.by_day, strict=True)
+        )
     )
     cut = {24: "hours", 6: "4-hour blocks", 1: "whole days"}[heat.parts]
     cut += " by day of the week" if len(heat.days) == 7 else ", weekdays and weekend"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from outlast.daemon.advice.values import Advice, Row
@@ -19,7 +20,7 @@ MOST_RAW = 12
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """An interval on a scale from nothing to the table's highest, in percent of its width."""
+    """An interval on the scale of its table, in percent of its width; ``cut`` if it goes on beyond."""
 
     left: float
     width: float
@@ -60,7 +61,7 @@ def pools(study: Study, market: Market) -> PoolTable:
     wanted = [pool.pool for pool in study.pools]
     named = words.names(wanted)
     measures = market.measures(wanted)
-    top = max((pool.hazard.high for pool in study.pools if pool.state == "ok"), default=0.0)
+    scale = _scale(study)
     found = tuple(
         PoolRow(
             named[pool.pool],
@@ -68,7 +69,7 @@ def pools(study: Study, market: Market) -> PoolTable:
             words.figure(pool.exposure_h, 0 if pool.exposure_h >= 10 else 1),
             f"{pool.losses:,}",
             words.typeset(words.rate(pool)),
-            bar(pool.hazard, top) if pool.state in _RANKED else None,
+            None if scale is None or pool.state not in _RANKED else _log_bar(pool.hazard, *scale),
             _current(pool),
             words.hours(pool.typical_stay_h),
             pool.state,
@@ -89,6 +90,23 @@ def bar(found: Range, top: float) -> Bar | None:
         return None
     low, mean, high = (min(value / top, 1.0) * 100 for value in (found.low, found.mean, found.high))
     return Bar(round(low, 1), round(max(high - low, 1.0), 1), round(mean, 1), found.high > top)
+
+
+def _scale(study: Study) -> tuple[float, float] | None:
+    """From the lowest to the highest bound of the ranked pools; rates of pools differ by factors."""
+    ranked = [pool.hazard for pool in study.pools if pool.state == "ok" and pool.hazard.low > 0]
+    if not ranked:
+        return None
+    return min(found.low for found in ranked), max(found.high for found in ranked)
+
+
+def _log_bar(found: Range, bottom: float, top: float) -> Bar:
+    span = math.log(top / bottom)
+    low, mean, high = (
+        100 * min(max(math.log(max(value, bottom) / bottom) / span, 0.0), 1.0)
+        for value in (found.low, found.mean, found.high)
+    )
+    return Bar(round(low, 1), round(max(high - low, 1.0), 1), round(mean, 1), found.high > top * 1.001)
 
 
 def _current(pool: PoolRate) -> str:

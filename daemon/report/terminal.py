@@ -20,7 +20,8 @@ from outlast.daemon.report.text import clean
 WIDTH = 100
 # More pools than these fill screens; the other forms have all of them.
 MOST_POOLS = 60
-_NAME = 40
+# Longer names go on in the next line, so that the column for the data keeps its width.
+_NAME, _NAME_WIDTH, _DATA_WIDTH = 56, 28, 16
 NOTHING = "No history yet: not one instance-hour has been seen."
 HEADINGS = ("pool", "hours seen", "losses", "per 100 h (90 %)", "typical stay", "data")
 _COLOURS = {"ok": "green", "thin": "yellow", "stale": "yellow", "not enough": "dim"}
@@ -109,7 +110,14 @@ def pool_table(pools: tuple[PoolRate, ...]) -> Grid:
     for heading in HEADINGS:
         last = heading == HEADINGS[-1]
         numbers = heading not in (HEADINGS[0], HEADINGS[-1])
-        grid.add_column(heading, justify="right" if numbers else "left", no_wrap=not last)
+        grid.add_column(
+            heading,
+            justify="right" if numbers else "left",
+            no_wrap=numbers,
+            overflow="fold",
+            min_width=_DATA_WIDTH if last else None,
+            max_width=_NAME_WIDTH if heading == HEADINGS[0] else None,
+        )
     for pool in shown:
         # Text, not str: brackets in a name that came from outside are no markup.
         grid.add_row(

@@ -16,6 +16,7 @@ import pytest
 
 from outlast.daemon.cli import rates, report
 from outlast.daemon.history.db import History
+from outlast.daemon.history.rows import Cause
 from outlast.providers.base import Identity
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def one_day(tmp_path: Path, manual_clock: ManualClock) -> str:
     """A node that was taken twice in a day, in a zone whose name would be markup."""
     history = History.open(tmp_path / "day.sqlite3", manual_clock)
     where = Identity("aws", "us-east-1", "a", "<b>use1-az1</b>", "p5.48xlarge", "i-1")
-    for hours, cause in ((5, "interruption"), (9, "interruption"), (8, "user-stop")):
+    stays: tuple[tuple[int, Cause], ...] = ((5, "interruption"), (9, "interruption"), (8, "user-stop"))
+    for hours, cause in stays:
         spell = history.begin_spell(where, "n", f"boot-{hours}")
         for _ in range(60 * hours):
             manual_clock.advance(60)

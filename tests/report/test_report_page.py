@@ -207,5 +207,5 @@ def test_published_figures_keep_to_their_columns(history: Make, advice: Advice) 
     assert "reclaimed in a month (AWS Spot Advisor)" in text
     assert text.count("&gt;20 %") == 1
     assert text.count(">3 of 10<") == 1
-    assert "on demand: AWS us-east-1 p3.2xlarge" in text
+    assert "on demand: AWS p3.2xlarge, us-east-1" in text
     assert "evicted in an hour" not in text
