@@ -248,7 +248,7 @@ def _regions(study: Study) -> tuple[tuple[str, str], ...]:
 
 
 def weeks(trends: tuple[Trend, ...]) -> tuple[tuple[str, str, str, str, str], ...]:
-    """The weeks that are drawn: pool, beginning, hours, losses, rate."""
+    """The weeks that are drawn, those in which the pool was seen: pool, beginning, hours, losses, rate."""
     named = words.names([trend.pool for trend in trends])
     return tuple(
         (
@@ -256,8 +256,9 @@ def weeks(trends: tuple[Trend, ...]) -> tuple[tuple[str, str, str, str, str], ..
             f"{times.utc(week.begins):%Y-%m-%d}",
             words.figure(week.exposure_h, 1),
             f"{week.losses:,}",
-            words.typeset(words.spread(week.hazard)) if week.exposure_h > 0 else "?",
+            words.typeset(words.spread(week.hazard)),
         )
         for trend in trends
         for week in trend.weeks
+        if week.exposure_h > 0
     )
