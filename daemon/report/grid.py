@@ -62,9 +62,9 @@ def heat_map(table: Table, pool: PoolRate) -> HeatMap | None:
     A cell's interval is a Gamma posterior with one pseudo-event at the pool's own mean, over-dispersion as
     the pool's.
     """
-    if pool.losses == 0 or pool.exposure_h <= 0 or pool.pool not in table.pools:
+    number = position(table, pool)
+    if pool.losses == 0 or pool.exposure_h <= 0 or number is None:
         return None
-    number = table.pools.index(pool.pool)
     exposure, losses = (_week(cube[number], table.first_hour) for cube in (table.exposure, table.losses))
     mean = pool.losses / pool.exposure_h
     found = (_at(pool, mean, exposure, losses, *resolution) for resolution in RESOLUTIONS)
@@ -74,6 +74,14 @@ def heat_map(table: Table, pool: PoolRate) -> HeatMap | None:
         if heat.shown >= SHARE * heat.parts * len(heat.days):
             break
     return coarsest
+
+
+def position(table: Table, pool: PoolRate) -> int | None:
+    """Where ``table`` has a pool; held nodes and probes of one pool have places of their own."""
+    for number, found in enumerate(table.pools):
+        if found == pool.pool and (not table.origin or table.origin[number] == pool.origin):
+            return number
+    return None
 
 
 def part_label(part: int, parts: int) -> str:

@@ -12,7 +12,7 @@ from outlast.daemon.history.rows import Pool
 from outlast.daemon.rates.table import Observed
 from outlast.daemon.rates.values import AgeCurve, PoolRate, Study, Trend
 from outlast.daemon.report import charts, times, words
-from outlast.daemon.report.grid import Cell, HeatMap, heat_map, part_label
+from outlast.daemon.report.grid import Cell, HeatMap, heat_map, part_label, position
 from outlast.daemon.report.rows import Bar, bar
 
 # So many pools get a heat-map and a panel over time; of more, nobody looks at the charts.
@@ -103,7 +103,7 @@ def _over_time(
     number: int, pool: PoolRate, trend: Trend, observed: Observed, named: dict[Pool, str], study: Study
 ) -> Chart:
     table = observed.table
-    mine = table.burst_pool == table.pools.index(pool.pool)
+    mine = table.burst_pool == position(table, pool)
     found = charts.History(
         trend,
         np.asarray(table.burst_at[mine], dtype=np.float64),

@@ -206,10 +206,10 @@ def raw(study: Study, observed: Observed) -> Raw:
     causes = tuple(cause for cause in CAUSES if any(pool.causes.get(cause) for pool in study.pools))
     named = words.names([pool.pool for pool in study.pools])
     table = observed.table
-    index = {pool: number for number, pool in enumerate(table.pools)}
+    index = {pair: number for number, pair in enumerate(zip(table.pools, table.origin, strict=True))}
     found = []
     for pool in study.pools:
-        number = index.get(pool.pool)
+        number = index.get((pool.pool, pool.origin))
         nodes, hinted = (
             "?" if number is None or number >= len(counts) else f"{int(counts[number]):,}"
             for counts in (table.nodes, table.left_on_hint)

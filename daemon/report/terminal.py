@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from io import StringIO
 from typing import TextIO
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table as Grid
@@ -105,7 +106,9 @@ def _header(study: Study) -> Iterator[RenderableType]:
 def pool_table(pools: tuple[PoolRate, ...]) -> Grid:
     """The pool table, the calmest first, its first MOST_POOLS rows."""
     shown = pools[:MOST_POOLS]
-    names = words.names([pool.pool for pool in shown], _NAME)
+    called = words.names([pool.pool for pool in shown], _NAME)
+    names = [called[pool.pool] + (" (probes)" if pool.origin == "probe" else "") for pool in shown]
+    name_width = min(_NAME_WIDTH, max(map(cell_len, names), default=0))
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in HEADINGS:
         last = heading == HEADINGS[-1]
@@ -116,12 +119,12 @@ def pool_table(pools: tuple[PoolRate, ...]) -> Grid:
             no_wrap=numbers,
             overflow="fold",
             min_width=_DATA_WIDTH if last else None,
-            max_width=_NAME_WIDTH if heading == HEADINGS[0] else None,
+            width=None if numbers or last else name_width,
         )
-    for pool in shown:
+    for name, pool in zip(names, shown, strict=True):
         # Text, not str: brackets in a name that came from outside are no markup.
         grid.add_row(
-            Text(names[pool.pool] + (" (probes)" if pool.origin == "probe" else "")),
+            Text(name),
             words.figure(pool.exposure_h, 0 if pool.exposure_h >= 10 else 1),
             f"{pool.losses:,}",
             words.rate(pool),
