@@ -10,7 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from outlast.daemon.history.rows import TAKEN, HintRow, LossRow, NoticeRow, Pool, Rows, Spell
+from outlast.daemon.history.merging import loss_rank, merge
+from outlast.daemon.history.rows import TAKEN, LossRow, Pool, Rows, Spell
+
+__all__ = ["BURST_S", "Counts", "Interruption", "PoolCounts", "bursts", "count", "interruptions", "merge"]
 
 # Interruptions of one pool no further apart than this belong to one burst, each to the one before it.
 BURST_S = 180.0
@@ -119,29 +122,6 @@ def _taken(rows: Rows) -> list[Interruption]:
     return taken + [Interruption(loss.pool, loss.at, silent=True) for loss in _distinct(unknown)]
 
 
-def merge(*several: Rows) -> Rows:
-    """The union by id. Of two versions of one row the further advanced wins: any order, any repetition."""
-    spells: dict[object, Spell] = {}
-    notices: dict[object, NoticeRow] = {}
-    hints: dict[object, HintRow] = {}
-    losses: set[LossRow] = set()
-    for rows in several:
-        for spell in rows.spells:
-            spells[spell.id] = max(spells.get(spell.id, spell), spell, key=_spell_rank)
-        for notice in rows.notices:
-            key = (notice.spell, notice.id, notice.episode)
-            notices[key] = max(notices.get(key, notice), notice, key=_notice_rank)
-        for hint in rows.hints:
-            hints[hint.spell, hint.id] = min(hints.get((hint.spell, hint.id), hint), hint, key=_hint_rank)
-        losses.update(rows.losses)
-    return Rows(
-        tuple(sorted(spells.values(), key=lambda spell: spell.id)),
-        tuple(sorted(notices.values(), key=lambda notice: (notice.spell, notice.id, notice.episode))),
-        tuple(sorted(hints.values(), key=lambda hint: (hint.spell, hint.id))),
-        tuple(sorted(losses, key=_loss_rank)),
-    )
-
-
 # ---- from rows to causes
 
 
@@ -186,7 +166,7 @@ def _spell_of(spells: Iterable[Spell], loss: LossRow) -> Spell | None:
 def _distinct(losses: Iterable[LossRow]) -> list[LossRow]:
     kept: dict[str, LossRow] = {}
     found = []
-    for loss in sorted(losses, key=_loss_rank):
+    for loss in sorted(losses, key=loss_rank):
         before = kept.get(loss.victim)
         if before is None or loss.at - before.at > BURST_S:
             found.append(loss)
@@ -222,30 +202,3 @@ def _ended_at(spell: Spell) -> float:
 def _exposed(spell: Spell, since: float) -> float:
     """Seconds at risk from ``since`` on: the length is monotonic, only its place is the wall clock's."""
     return min(spell.alive_s, max(0.0, _ended_at(spell) - since))
-
-
-# ---- orders that make merging safe
-
-
-def _spell_rank(spell: Spell) -> tuple[object, ...]:
-    ended = -1.0 if spell.ended is None else spell.ended
-    known = (spell.pool, spell.instance_id, spell.node, spell.boot_id, spell.drill, spell.began)
-    return (spell.cause != "running", spell.alive_s, spell.heartbeat, ended, spell.cause, known)
-
-
-def _notice_rank(notice: NoticeRow) -> tuple[object, ...]:
-    gone = -1.0 if notice.withdrawn is None else notice.withdrawn
-    return (
-        notice.withdrawn is not None,
-        -notice.deadline,
-        gone,
-        *(notice.action, notice.source, notice.first_seen, notice.drill),
-    )
-
-
-def _hint_rank(hint: HintRow) -> tuple[object, ...]:
-    return (hint.first_seen, hint.kind, hint.source)
-
-
-def _loss_rank(loss: LossRow) -> tuple[object, ...]:
-    return (loss.victim, loss.at, loss.pool, loss.seen_by, loss.drill)

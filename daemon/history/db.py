@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from outlast.daemon.history.timeline import Timeline
+from outlast.daemon.history.ledger import Ledger
 from outlast.providers.base import Clock
 
 
-class History(Timeline):
-    """Spells, notices, hints, losses, flushes, ships and events.
+class History(Ledger):
+    """Spells, notices, hints, losses, flushes, ships, restores, launches, prices and events.
 
     Calls block on the disk (use ``Recorder`` in a loop), never raise for the disk's sake, and are
     idempotent under the ids they are given. ``degraded`` says when the record is not on the disk.

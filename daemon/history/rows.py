@@ -6,14 +6,24 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Cause = Literal[
-    "running", "interruption", "silent-loss", "user-stop", "job-done", "failover", "max-life", "host"
+    "running",
+    "interruption",
+    "silent-loss",
+    "outbid",
+    "user-stop",
+    "job-done",
+    "failover",
+    "max-life",
+    "host",
 ]
 FlushStep = Literal["asked", "agreed", "saved", "committed", "failed"]
 ShipStep = Literal["began", "shipped", "verified", "done", "failed"]
+RestoreStep = Literal["began", "stepped", "failed"]
 Seer = Literal["victim", "peer"]
+PriceKind = Literal["spot", "min_bid", "on_demand"]
 
 # The causes that say the provider took the node; all others only end the time at risk.
-TAKEN: frozenset[str] = frozenset({"interruption", "silent-loss"})
+TAKEN: frozenset[str] = frozenset({"interruption", "silent-loss", "outbid"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +53,10 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """One continuous stay of one instance. ``alive_s`` is the time at risk, up to the last heartbeat."""
+    """One continuous stay of one instance. ``alive_s`` is the time at risk, up to the last heartbeat.
+
+    ``up_s`` is how long the machine had been up when the stay was first observed; None where not known.
+    """
 
     id: int
     pool: Pool
@@ -56,6 +69,7 @@ class Spell:
     alive_s: float
     ended: float | None
     cause: str
+    up_s: float | None = None
 
     @property
     def victim(self) -> str:
@@ -135,16 +149,6 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """All of one or several files that counting needs."""
-
-    spells: tuple[Spell, ...] = ()
-    notices: tuple[NoticeRow, ...] = ()
-    hints: tuple[HintRow, ...] = ()
-    losses: tuple[LossRow, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class FlushRow:
     """One flush: when it came to each step (UTC), and ``seconds`` from the request to the commit."""
 
@@ -182,3 +186,60 @@ class ShipRow:
     bytes: int | None = None
     outcome: str | None = None
     because: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRow:
+    """One attempt to get ``asked`` instances; ``got`` of them came. ``id`` is the caller's, or made up."""
+
+    id: str
+    pool: Pool
+    at: float
+    asked: int
+    got: int
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRow:
+    """What an instance-hour costs from ``at`` on, millionths of a US dollar for the whole instance."""
+
+    pool: Pool
+    kind: str
+    at: float
+    micro_usd: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRow:
+    """One return to training from a committed checkpoint.
+
+    ``place`` says whose store it came from: "own", or "replica" after a takeover. ``seconds`` are monotonic,
+    from the takeover, or from the trainer's first word after a gap, to the first new step. ``outcome`` is
+    "done", "failed", or None while it goes on.
+    """
+
+    job: str
+    id: str
+    epoch: int
+    tag: str
+    place: str
+    began: float
+    seconds: float | None = None
+    step: int | None = None
+    outcome: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """All of one or several files that counting needs, and what was measured beside."""
+
+    spells: tuple[Spell, ...] = ()
+    notices: tuple[NoticeRow, ...] = ()
+    hints: tuple[HintRow, ...] = ()
+    losses: tuple[LossRow, ...] = ()
+    launches: tuple[LaunchRow, ...] = ()
+    prices: tuple[PriceRow, ...] = ()
+    flushes: tuple[FlushRow, ...] = ()
+    ships: tuple[ShipRow, ...] = ()
+    restores: tuple[RestoreRow, ...] = ()

@@ -44,8 +44,58 @@ CREATE TABLE events (
 CREATE INDEX events_wall ON events (wall);
 """
 
+_SECOND = """
+CREATE TABLE launches (
+    id TEXT NOT NULL PRIMARY KEY, provider TEXT NOT NULL, region TEXT NOT NULL, zone TEXT NOT NULL,
+    instance_type TEXT NOT NULL, at REAL NOT NULL, asked INTEGER NOT NULL, got INTEGER NOT NULL,
+    "by" TEXT NOT NULL, rev INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+CREATE TABLE prices (
+    provider TEXT NOT NULL, region TEXT NOT NULL, zone TEXT NOT NULL, instance_type TEXT NOT NULL,
+    kind TEXT NOT NULL, at REAL NOT NULL, micro_usd INTEGER NOT NULL, rev INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (provider, region, zone, instance_type, kind, at)) WITHOUT ROWID;
+CREATE TABLE restores (
+    job TEXT NOT NULL, id TEXT NOT NULL, epoch INTEGER NOT NULL, tag TEXT NOT NULL, place TEXT NOT NULL,
+    began REAL NOT NULL, seconds REAL, step INTEGER, outcome TEXT, rev INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (job, id)) WITHOUT ROWID;
+ALTER TABLE spells ADD COLUMN rev INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE notices ADD COLUMN rev INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE hints ADD COLUMN rev INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE losses ADD COLUMN rev INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE flushes ADD COLUMN rev INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE ships ADD COLUMN rev INTEGER NOT NULL DEFAULT 0;
+-- One row: who writes this file, and the number of the latest change.
+CREATE TABLE self (writer TEXT NOT NULL, rev INTEGER NOT NULL);
+INSERT INTO self VALUES (lower(hex(randomblob(6))), 0);
+"""
+
+# Every new or changed row bears the number of its latest change. A heartbeat alone is no change.
+_COUNTED = {
+    "spells": ("cause, ended, provider, region, zone, zone_id, instance_type, instance_id", "id"),
+    "notices": ("action, deadline, withdrawn", "spell, id, episode"),
+    "hints": ("kind", "spell, id"),
+    "losses": ("at", "id"),
+    "flushes": ("outcome", "job, id"),
+    "ships": ("outcome", "job, epoch, tag, peer"),
+    "launches": ("asked, got", "id"),
+    "prices": ("micro_usd", "provider, region, zone, instance_type, kind, at"),
+    "restores": ("outcome", "job, id"),
+}
+
+
+def _triggers() -> str:
+    script = ""
+    for table, (columns, key) in _COUNTED.items():
+        for name, when in (("new", "INSERT"), ("changed", f"UPDATE OF {columns}")):
+            same = " AND ".join(f"{column} = NEW.{column}" for column in key.split(", "))
+            script += f"CREATE TRIGGER {table}_{name} AFTER {when} ON {table} BEGIN"
+            script += " UPDATE self SET rev = rev + 1;"
+            script += f" UPDATE {table} SET rev = (SELECT rev FROM self) WHERE {same}; END;"  # noqa: S608 - names of our own
+        script += f"CREATE INDEX {table}_rev ON {table} (rev);"
+    return script
+
+
 # Entry n brings a file of version n to n + 1. A released entry is never changed.
-MIGRATIONS: tuple[str, ...] = (_FIRST,)
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND + _triggers())
 VERSION = len(MIGRATIONS)
 
 
@@ -96,6 +146,11 @@ def migrate(db: sqlite3.Connection, migrations: tuple[str, ...] = MIGRATIONS) ->
             with contextlib.suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
             raise
+
+
+def version_of(db: sqlite3.Connection) -> int:
+    """Which of the formats the open file has."""
+    return _pragma(db, "user_version")
 
 
 def set_aside(path: Path, wall: float) -> Path:
