@@ -16,21 +16,24 @@ from pathlib import Path
 from typing import Any, Final
 
 from outlast.daemon.checkpoint.place import Step, no_step, write_atomically
+from outlast.daemon.history.layout import (
+    FOLDER,
+    MOST_BYTES,
+    MOST_SEQ,
+    SUFFIX,
+    file_name,
+    node_folder,
+    number_of,
+)
 from outlast.daemon.history.ledger import Changed
 from outlast.daemon.history.merging import merge
 from outlast.daemon.history.reading import UnreadableError
 from outlast.daemon.history.rows import Rows
 from outlast.daemon.history.tables import BY_NAME, TABLES, gathered
 
-FOLDER: Final = "stats"
-SUFFIX: Final = ".jsonl.gz"
 FORMAT: Final = 1
-# A segment of ours is a few hundred bytes; a first one, of years, a megabyte.
-MOST_BYTES: Final = 4 * 1024 * 1024
 MOST_UNPACKED: Final = 64 * 1024 * 1024
 MOST_LINE: Final = 64 * 1024
-MOST_SEQ: Final = 99_999_999
-_MOST_NODE = 200
 _CHUNK = 256 * 1024
 
 
@@ -53,11 +56,6 @@ class Segment:
     notes: tuple[str, ...]
 
 
-def node_folder(node: str, writer: str) -> str:
-    """The folder's name of one node's file: a machine of the same name with a new disk has its own."""
-    return f"{node[:_MOST_NODE]}.{writer}"
-
-
 def write(folder: Path, node: str, changed: Changed, seq: int, step: Step = no_step) -> Path:
     """Write segment ``seq`` of this node into its folder below ``folder``, durably. Returns its path.
 
@@ -66,7 +64,7 @@ def write(folder: Path, node: str, changed: Changed, seq: int, step: Step = no_s
     """
     home = folder / node_folder(node, changed.writer)
     home.mkdir(parents=True, exist_ok=True)
-    path = home / f"{seq:08d}{SUFFIX}"
+    path = home / file_name(seq)
     write_atomically(path, pack(node, changed, seq), step)
     return path
 
@@ -87,9 +85,9 @@ def listed(home: Path) -> list[tuple[int, Path]]:
     found = []
     try:
         for path in home.iterdir():
-            number = path.name.removesuffix(SUFFIX)
-            if path.name.endswith(SUFFIX) and number.isascii() and number.isdigit() and len(number) == 8:
-                found.append((int(number), path))
+            number = number_of(path.name)
+            if number is not None:
+                found.append((number, path))
     except FileNotFoundError:
         return []
     return sorted(found)
@@ -230,6 +228,7 @@ def _unpacked(data: bytes, notes: list[str]) -> Iterator[bytes]:
 
 
 __all__ = [
+    "FOLDER",
     "Header",
     "Segment",
     "listed",

@@ -28,6 +28,7 @@ from outlast.daemon.checkpoint.place import (
 )
 from outlast.daemon.checkpoint.recovery import COMMIT_LOCK
 from outlast.daemon.checkpoint.retention import prune
+from outlast.daemon.history.layout import FOLDER
 from outlast.daemon.ship import words
 from outlast.daemon.ship.arrival import SenderGoneError, Source, arrive, part_bytes
 from outlast.daemon.ship.offers import Offers, offered, reuse
@@ -44,14 +45,15 @@ from outlast.daemon.ship.protocol import (
     Put,
     Request,
     State,
+    Stats,
     Warn,
 )
+from outlast.daemon.ship.segment import RESERVE_BYTES, keep
 from outlast.daemon.ship.words import RefusedError
 from outlast.providers.base import Clock
 from outlast.wire.manifest import MANIFEST_NAME, FileEntry, Manifest
 from outlast.wire.store import Committed, check_file, committed_at, epoch_folder, newest_whole, scan
 
-RESERVE_BYTES = 64 * 1024 * 1024
 COMMIT_WAIT_S = 30.0
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -126,6 +128,8 @@ class Landing:
             return self._alone(lambda: self._commit(request.epoch, request.tag))
         if isinstance(request, Warn):
             return self._warn(request)
+        if isinstance(request, Stats):
+            return keep(self._store / FOLDER, request, source, self._free, self._step)
         return self._alone(lambda: self._hand_over(request))
 
     def _state(self) -> dict[str, Any]:

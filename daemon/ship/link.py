@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeVar
 
@@ -20,6 +21,7 @@ from outlast.daemon.ship.protocol import (
     ProtocolError,
     Request,
     State,
+    Stats,
     Wanted,
     Warn,
     parse_state,
@@ -131,6 +133,19 @@ class Peer:
     async def warn(self, kind: str, seconds_left: float | None, step: int, epoch: int) -> None:
         """Tell the peer of a ``hint``, a ``notice``, or that it was ``withdrawn``."""
         await self._one(await self._connected(), Warn(kind, seconds_left, step, epoch), bool)
+
+    async def stats(self, node: str, segments: Iterable[tuple[int, bytes]]) -> AsyncGenerator[int, None]:
+        """Have the peer keep segments of a node's history, one after another; yields each number once kept.
+
+        Uses the connection as it is: without one it raises PeerUnreachable at once and asks for none.
+        """
+        if self._connection is None:
+            raise PeerUnreachable(self.state.because)
+        async with Session(self._connection) as session:
+            for seq, data in segments:
+                digest = hashlib.sha256(data).hexdigest()
+                await session.ask(Stats(node, seq, len(data), digest), data=data)
+                yield seq
 
     async def hand_over(self, epoch: int, tag: str, step: int) -> int:
         """Give the job to the peer at a checkpoint committed there; returns the epoch it goes on in."""

@@ -1,7 +1,7 @@
 """The peer protocol: newline-delimited JSON over one SSH channel, parsed into values on both sides.
 
 Both sides may be hostile. Requests and answers are bounded lines; unknown keys are ignored, everything else
-that does not fit raises ProtocolError. ``put`` alone is followed by raw bytes.
+that does not fit raises ProtocolError. ``put`` and ``stats`` alone are followed by raw bytes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from outlast.daemon.history.layout import MOST_BYTES, MOST_SEQ
 from outlast.wire.manifest import (
     MAX_BYTES,
     MAX_FILES,
@@ -93,7 +94,17 @@ class HandOver:
     step: int
 
 
-Request = State | Offer | Put | Commit | Warn | HandOver
+@dataclass(frozen=True)
+class Stats:
+    """``size`` raw bytes of one segment of a node's history follow. Idempotent; no fence keeps it out."""
+
+    node: str
+    seq: int
+    size: int
+    sha256: str
+
+
+Request = State | Offer | Put | Commit | Warn | HandOver | Stats
 
 
 @dataclass(frozen=True)
@@ -226,6 +237,13 @@ def _put(body: dict[str, Any]) -> Put:
     )
 
 
+def _stats(body: dict[str, Any]) -> Stats:
+    node, sha256 = check_name(body.get("node"), "node"), body.get("sha256")
+    if not isinstance(sha256, str) or len(sha256) != 64:
+        raise ProtocolError("sha256 is not 64 hexadecimal digits")
+    return Stats(node, whole_number(body, "seq", MOST_SEQ), whole_number(body, "size", MOST_BYTES), sha256)
+
+
 def _warn(body: dict[str, Any]) -> Warn:
     kind, seconds = body.get("kind"), body.get("seconds_left")
     if kind not in KINDS:
@@ -245,4 +263,5 @@ _REQUESTS: dict[str, Callable[[dict[str, Any]], Request]] = {
     "commit": lambda body: Commit(whole_number(body, "epoch"), _tag(body)),
     "warn": _warn,
     "handover": lambda body: HandOver(whole_number(body, "epoch"), _tag(body), whole_number(body, "step")),
+    "stats": _stats,
 }

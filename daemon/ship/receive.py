@@ -22,6 +22,7 @@ from outlast.daemon.ship.protocol import (
     ProtocolError,
     Put,
     Refusal,
+    Stats,
     encode,
     parse_request,
     refusal_body,
@@ -107,7 +108,7 @@ def _serve_one(landing: Landing, line: bytes, wire: Wire, out: int) -> bool:
         body = landing.answer(request, wire)
     except RefusedError as exc:
         _answer(out, refusal_body(Refusal(exc.code, str(exc))))
-        return exc.in_step or not isinstance(request, Put)
+        return exc.in_step or not isinstance(request, Put | Stats)
     _answer(out, body)
     if isinstance(request, Commit):
         landing.tidy()

@@ -75,11 +75,14 @@ class Session:
             self.process.channel.abort()
         self.process.close()
 
-    async def ask(self, request: Request, within_s: float = ANSWER_S) -> dict[str, Any]:
-        """Send one request and return the ``ok`` answer. Raises PeerRefused and PeerUnreachable."""
+    async def ask(self, request: Request, within_s: float = ANSWER_S, data: bytes = b"") -> dict[str, Any]:
+        """Send one request, with the few bytes that belong to it, and return the ``ok`` answer.
+
+        Raises PeerRefused and PeerUnreachable.
+        """
         try:
             async with asyncio.timeout(within_s):
-                await self._write(encode(request_body(request)))
+                await self._write(encode(request_body(request)) + data)
                 return await self._answer()
         except TimeoutError as exc:
             raise PeerUnreachable(f"the peer did not answer within {within_s:.0f} s") from exc

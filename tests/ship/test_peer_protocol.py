@@ -18,6 +18,7 @@ from outlast.daemon.ship.protocol import (
     Refusal,
     Request,
     State,
+    Stats,
     Wanted,
     Warn,
     encode,
@@ -49,6 +50,7 @@ JSON = st.recursive(
         Warn("notice", 29.5, 1, 2),
         Warn("withdrawn", None, 1, 2),
         HandOver(2, "t1", 1),
+        Stats("node-1.5f3a", 7, 300, SHA),
     ],
 )
 def test_a_request_reads_back_as_it_was_written(request_: Request) -> None:
@@ -69,9 +71,23 @@ def test_garbage_raises_protocol_error_and_nothing_else(line: bytes) -> None:
 
 
 @given(
-    op=st.sampled_from(["state", "offer", "put", "commit", "warn", "handover"]),
+    op=st.sampled_from(["state", "offer", "put", "commit", "warn", "handover", "stats"]),
     values=st.dictionaries(
-        st.sampled_from(["epoch", "tag", "path", "size", "sha256", "offset", "kind", "seconds_left", "step"]),
+        st.sampled_from(
+            [
+                "epoch",
+                "tag",
+                "path",
+                "size",
+                "sha256",
+                "offset",
+                "kind",
+                "seconds_left",
+                "step",
+                "node",
+                "seq",
+            ]
+        ),
         st.integers() | st.text(max_size=8) | st.floats() | st.none() | st.just(SHA) | st.just("notice"),
     ),
 )
