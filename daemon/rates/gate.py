@@ -57,12 +57,12 @@ def judge(regions: Iterable[Residuals]) -> tuple[Pattern, ...]:
     """Judge regions that are shown together: they are one family of tests."""
     regions = tuple(regions)
     lacks = [lack(region) for region in regions]
-    raw = [p_value(day_sums(region.counts - region.expected)) for region in regions]
-    tests = lacks.count("")
-    adjusted = iter(holm([p for p, missing in zip(raw, lacks, strict=True) if not missing]))
+    family = [region for region, missing in zip(regions, lacks, strict=True) if not missing]
+    raw = [p_value(day_sums(region.counts - region.expected)) for region in family]
+    tested = map(_test, family, raw, holm(raw), [len(family)] * len(family))
     return tuple(
-        _poor(region, missing) if missing else _verdict(_test(region, p, next(adjusted), tests))
-        for region, missing, p in zip(regions, lacks, raw, strict=True)
+        _poor(region, missing) if missing else _verdict(next(tested))
+        for region, missing in zip(regions, lacks, strict=True)
     )
 
 
@@ -133,7 +133,9 @@ def _verdict(tested: _Tested) -> Pattern:
     fitted = shape(region.counts.sum(axis=0), region.expected.sum(axis=0))
     won = int((gains > 0).sum())
     p = max(tested.p, FLOOR)
-    sentence = f"no daily pattern found; one stronger than {tested.detectable:.1f}x would have shown"
+    # Rounded up: the next tenth below would not have shown as reliably.
+    least = math.ceil(10 * tested.detectable) / 10
+    sentence = f"no daily pattern found; one stronger than {least:.1f}x would have shown"
     if tested.passed:
         sentence = (
             f"daily pattern: peaks at {round(fitted.peak_hour) % 24:02d} UTC,"
