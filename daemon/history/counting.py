@@ -7,13 +7,24 @@ and a node that its peer found gone is one without any notice.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from outlast.daemon.history.merging import loss_rank, merge
 from outlast.daemon.history.rows import TAKEN, LossRow, Pool, Rows, Spell
 
-__all__ = ["BURST_S", "Counts", "Interruption", "PoolCounts", "bursts", "count", "interruptions", "merge"]
+__all__ = [
+    "BURST_S",
+    "Counts",
+    "Interruption",
+    "PoolCounts",
+    "bursts",
+    "count",
+    "interruptions",
+    "merge",
+    "settled",
+    "strays",
+]
 
 # Interruptions of one pool no further apart than this belong to one burst, each to the one before it.
 BURST_S = 180.0
@@ -72,7 +83,7 @@ class Counts:
 
 def count(rows: Rows, now: float, since: float = 0.0) -> Counts:
     """Count what happened from UTC ``since`` to ``now``. Rows may come from several files (see ``merge``)."""
-    rows = _settled(merge(rows), now)
+    rows = settled(merge(rows), now)
     real = {spell.id: spell for spell in rows.spells if not spell.drill}
     taken = [stroke for stroke in _taken(rows) if since <= stroke.at <= now]
     tally: dict[str, Counter[Pool]] = defaultdict(Counter)
@@ -108,7 +119,7 @@ def bursts(times: Iterable[float]) -> int:
 
 def interruptions(rows: Rows, now: float) -> list[Interruption]:
     """Every node the provider took, once each, whoever saw it. Drills are left out."""
-    return _taken(_settled(merge(rows), now))
+    return _taken(settled(merge(rows), now))
 
 
 def _taken(rows: Rows) -> list[Interruption]:
@@ -118,22 +129,28 @@ def _taken(rows: Rows) -> list[Interruption]:
         for spell in rows.spells
         if spell.cause in TAKEN and not spell.drill
     ]
-    unknown = [loss for loss in rows.losses if not loss.drill and _spell_of(rows.spells, loss) is None]
-    return taken + [Interruption(loss.pool, loss.at, silent=True) for loss in _distinct(unknown)]
+    return taken + [Interruption(loss.pool, loss.at, silent=True) for loss in strays(rows)]
+
+
+def strays(rows: Rows) -> list[LossRow]:
+    """Nodes found gone of which no spell is known, each death once. Drills are left out."""
+    stays = _by_victim(rows.spells)
+    return _distinct(loss for loss in rows.losses if not loss.drill and _spell_of(stays, loss) is None)
 
 
 # ---- from rows to causes
 
 
-def _settled(rows: Rows, now: float) -> Rows:
-    """Spells whose own file could not tell their end any more get it from notices and peers."""
+def settled(rows: Rows, now: float) -> Rows:
+    """Merged rows as of UTC ``now``: ends a spell could not tell come from notices and peers."""
+    stays = _by_victim(rows.spells)
     last: dict[int, float] = {}
     for notice in rows.notices:
         if notice.withdrawn is None and not notice.drill:
             last[notice.spell] = max(notice.deadline, last.get(notice.spell, notice.deadline))
     lost: dict[int, float] = {}
     for loss in rows.losses:
-        spell = None if loss.drill else _spell_of(rows.spells, loss)
+        spell = None if loss.drill else _spell_of(stays, loss)
         if spell is not None:
             lost[spell.id] = max(loss.at, lost.get(spell.id, loss.at))
     drilled = {notice.spell for notice in rows.notices if notice.drill} - set(last)
@@ -157,9 +174,17 @@ def _settle(
     return spell
 
 
-def _spell_of(spells: Iterable[Spell], loss: LossRow) -> Spell | None:
+def _by_victim(spells: Iterable[Spell]) -> dict[str, list[Spell]]:
+    stays: dict[str, list[Spell]] = defaultdict(list)
+    for spell in spells:
+        for name in {spell.instance_id, spell.node}:
+            stays[name].append(spell)
+    return stays
+
+
+def _spell_of(stays: Mapping[str, list[Spell]], loss: LossRow) -> Spell | None:
     """The spell that a loss speaks of: the victim's latest that had begun by then."""
-    own = [s for s in spells if loss.victim in {s.instance_id, s.node} and s.began <= loss.at + SKEW_S]
+    own = [spell for spell in stays.get(loss.victim, ()) if spell.began <= loss.at + SKEW_S]
     return max(own, key=lambda spell: (spell.began, spell.id), default=None)
 
 
