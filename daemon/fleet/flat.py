@@ -1,0 +1,156 @@
+"""Spells with ids, as columns: what is imported, merged and stored. A stay has one id, wherever it is read."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from outlast.daemon.history.rows import Pool
+from outlast.daemon.rates.table import CAUSES, Columns, Counts, Launch, Origin, Price
+
+CAUSE_NUMBER = {cause: number for number, cause in enumerate(CAUSES)}
+# Ids of spells that no daemon recorded have this bit, which no daemon's has.
+IMPORTED = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """Columns, and the id of each row. Two rows of one id are versions of one spell."""
+
+    id: Counts
+    columns: Columns
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What one or several files held."""
+
+    spells: Flat
+    launches: tuple[Launch, ...] = ()
+    prices: tuple[Price, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Gather:
+    """Takes spells one by one and gives them as columns. A pool is kept apart by its origin."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[Pool, Origin], int] = {}
+        self._whole = {name: array("q") for name in ("id", "pool", "node", "cause", "known", "hinted")}
+        self._times = {name: array("d") for name in ("began", "ended")}
+
+    def add(
+        self,
+        pool: Pool,
+        node: str,
+        began: float,
+        ended: float,
+        cause: str,
+        *,
+        known: bool = True,
+        hinted: bool = False,
+        origin: Origin = "held",
+        spell: int | None = None,
+    ) -> None:
+        """One spell of ``node``; without a number of its own its id comes from pool, node and beginning."""
+        number = derived(pool, origin, node, str(round(began * 1e6))) if spell is None else spell
+        place = self._places.setdefault((pool, origin), len(self._places))
+        values = (number, place, number_of(node), CAUSE_NUMBER[cause], known, hinted)
+        for column, value in zip(self._whole.values(), values, strict=True):
+            column.append(value)
+        self._times["began"].append(began)
+        self._times["ended"].append(ended)
+
+    def flat(self) -> Flat:
+        """All that was added."""
+        whole = {name: np.array(values, dtype=np.int64) for name, values in self._whole.items()}
+        times = {name: np.array(values, dtype=np.float64) for name, values in self._times.items()}
+        columns = Columns(
+            pools=tuple(pool for pool, _ in self._places),
+            origin=tuple(origin for _, origin in self._places),
+            pool=whole["pool"],
+            node=whole["node"],
+            began=times["began"],
+            ended=times["ended"],
+            cause=whole["cause"].astype(np.int8),
+            known=whole["known"].astype(np.bool_),
+            hinted=whole["hinted"].astype(np.bool_),
+        )
+        return Flat(whole["id"], columns)
+
+
+def join(parts: Sequence[Flat]) -> Flat:
+    """All rows of all parts, versions and repetitions of a spell still among them."""
+    places: dict[tuple[Pool, Origin], int] = {}
+    pools = [np.zeros(0, dtype=np.int64)]
+    for part in parts:
+        origins: tuple[Origin, ...] = part.columns.origin or ("held",) * len(part.columns.pools)
+        keys = zip(part.columns.pools, origins, strict=True)
+        own = np.array([places.setdefault(key, len(places)) for key in keys], dtype=np.int64)
+        pools.append(own[part.columns.pool] if len(part) else pools[0])
+    empty = Gather().flat()
+    every = [empty, *parts]
+    columns = Columns(
+        pools=tuple(pool for pool, _ in places),
+        origin=tuple(origin for _, origin in places),
+        pool=np.concatenate(pools),
+        node=np.concatenate([part.columns.node for part in every]),
+        began=np.concatenate([part.columns.began for part in every]),
+        ended=np.concatenate([part.columns.ended for part in every]),
+        cause=np.concatenate([part.columns.cause for part in every]),
+        known=np.concatenate([part.columns.known for part in every]),
+        hinted=np.concatenate([part.columns.hinted for part in every]),
+    )
+    return Flat(np.concatenate([part.id for part in every]), columns)
+
+
+def newest(flat: Flat) -> Flat:
+    """One row an id, the version that knows most, whatever order the rows are in.
+
+    A version is newer that ends later; of two that end together the one with a cause, then the one that
+    left on a hint. The order is total, so that merging gives the same in any order.
+    """
+    if not len(flat):
+        return flat
+    c = flat.columns
+    order = np.lexsort(
+        (c.node, c.pool, ~c.known, -c.began, c.hinted, c.cause, c.cause != 0, c.ended, flat.id)
+    )
+    last = np.append(flat.id[order][1:] != flat.id[order][:-1], True)
+    return pick(flat, order[last])
+
+
+def pick(flat: Flat, rows: Counts) -> Flat:
+    """These rows only, in this order."""
+    c = flat.columns
+    columns = replace(
+        c,
+        pool=c.pool[rows],
+        node=c.node[rows],
+        began=c.began[rows],
+        ended=c.ended[rows],
+        cause=c.cause[rows],
+        known=c.known[rows],
+        hinted=c.hinted[rows],
+    )
+    return Flat(flat.id[rows], columns)
+
+
+def derived(pool: Pool, *words: str) -> int:
+    """An id for what no daemon gave one: the same from the same words."""
+    key = "\0".join((pool.provider, pool.region, pool.zone, pool.instance_type, *words))
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") >> 2 | IMPORTED
+
+
+@lru_cache(maxsize=65536)
+def number_of(node: str) -> int:
+    """A number that tells nodes apart, which is not their name."""
+    return int.from_bytes(hashlib.sha256(node.encode()).digest()[:8], "big") >> 1
