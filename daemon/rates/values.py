@@ -120,7 +120,9 @@ class Claim:
     """A claimed set of UTC hours against the others, age, pool and weekend adjusted.
 
     ``refused`` when the data speak against a higher rate there that matters; ``verdict`` is one of
-    "supported", "refused", "open".
+    "supported", "refused", "open". ``losses`` are the bursts in these hours, ``expected`` how many there
+    would be if these hours were like the others; ``region`` is "" in the row over all regions of a provider.
+    An interval without an upper bound is stated as reaching 1000.
     """
 
     provider: str
