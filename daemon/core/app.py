@@ -12,7 +12,9 @@ import structlog
 
 from outlast.daemon.config import ConfigError, ProviderSettings, Settings, load
 from outlast.daemon.core.control import ControlSocket
+from outlast.daemon.core.courier import Courier
 from outlast.daemon.core.diary import Diary
+from outlast.daemon.core.farewell import machine_goes_down
 from outlast.daemon.core.node import Desk, Switchboard, build
 from outlast.daemon.core.notices import Board
 from outlast.daemon.core.operator import Operator
@@ -21,6 +23,7 @@ from outlast.daemon.core.status import job_status, node_status
 from outlast.daemon.core.supervise import Beat, Supervisor
 from outlast.daemon.core.trainers import TrainerSocket
 from outlast.daemon.core.watch import Watcher
+from outlast.daemon.history.layout import FOLDER
 from outlast.daemon.ops.exit import ExitCode
 from outlast.daemon.ops.notify import Notifier
 from outlast.providers import registry
@@ -53,6 +56,7 @@ class Daemon:
         self._watcher: Watcher | None = None
         self._provider: Provider | None = None
         self._acknowledged: set[str] = set()
+        self._courier: Courier | None = None
 
     async def run(self) -> ExitCode:
         """Serve until SIGTERM or SIGINT. An address or folder that cannot be had ends it with a message."""
@@ -71,6 +75,7 @@ class Daemon:
             for desk in self._desks.values():
                 measured = await self._diary.measured(desk.job.name)
                 desk.job.flush_s, desk.job.ship_bytes_s = measured.flush_s, measured.ship_bytes_s
+            self._courier = self._make_courier()
             return await self._serve()
         except OSError as exc:
             log.error("cannot_start", because=str(exc))
@@ -101,8 +106,20 @@ class Daemon:
             self._notifier.stopping("stopping")
             for task in tasks:
                 task.cancel()
+        await self._say_farewell()
         log.info("stopped", node=node.name)
         return ExitCode.DONE
+
+    async def _say_farewell(self) -> None:
+        """A machine that is shut down without a notice was stopped by its user: nobody took it.
+
+        Under a notice, or while the provider cannot be heard, the stay is left open and its end tells itself.
+        """
+        heard = self._watcher is None or (self._watcher.seen_at is not None and not self._watcher.blind)
+        if self._board.urgent is None and heard and await machine_goes_down():
+            jobs = [desk.job for desk in self._desks.values()]
+            done = bool(jobs) and all(job.done_step is not None for job in jobs)
+            self._diary.end("job-done" if done else "user-stop")
 
     def _parts(self, trainers: TrainerSocket, control: ControlSocket) -> list[tuple[str, Any, float | None]]:
         parts: list[tuple[str, Any, float | None]] = [
@@ -110,6 +127,8 @@ class Daemon:
             ("control", lambda _: control.run(), None),
             ("heartbeat", self._heartbeat, BOUND_S),
         ]
+        if self._courier is not None:
+            parts.append(("segments", _without_beat(self._courier.run), None))
         if self._watcher is not None:
             parts.append(("watch", self._watcher.run, None))
         for name, desk in self._desks.items():
@@ -121,6 +140,20 @@ class Daemon:
             if desk.standby is not None:
                 parts.append((f"{name}:standby", desk.standby.run, BOUND_S))
         return parts
+
+    def _make_courier(self) -> Courier:
+        node = self._settings.node
+        peers = {name: desk.peer for name, desk in self._desks.items() if desk.peer is not None}
+        courier = Courier(
+            node.state / FOLDER,
+            node.name,
+            self._diary,
+            peers,
+            lambda: self._board.urgent is not None,
+            self._clock,
+        )
+        self._diary.on_news = lambda last_words: courier.tell(last_words=last_words)
+        return courier
 
     def _make_watcher(self) -> None:
         wanted = self._settings.provider
@@ -144,6 +177,7 @@ class Daemon:
     async def _status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         body = node_status(self._settings.node.name, self._watcher, self._board, self._clock)
         body["history"] = self._diary.state
+        body["history"]["segments"] = self._courier.state if self._courier else None
         body["jobs"] = [job_status(d.job, d.errands, d.welcome.parked) for d in self._desks.values()]
         return body
 

@@ -15,6 +15,7 @@ from outlast.daemon.core.facts import Cause, Facts, PeerFact, Place, Role
 from outlast.daemon.core.flushes import Flushes
 from outlast.daemon.core.notices import Live
 from outlast.daemon.core.record import Record
+from outlast.daemon.core.restores import Restores
 from outlast.daemon.core.state import JobState
 from outlast.daemon.core.trainers import Connection
 from outlast.providers.base import Clock, Hint
@@ -49,6 +50,7 @@ class Job(Flushes):
         self._record = record
         self._incomplete_since: float | None = None
         self._saw_first_step = False
+        self._restores = Restores(name, clock, record)
 
     # ---- ranks
 
@@ -57,6 +59,8 @@ class Job(Flushes):
         refusal = self._wrong_folder(connection) or self.ranks.refusal(connection)
         if refusal is not None:
             return refusal
+        if not len(self.ranks):
+            self._restores.returned()
         self.ranks.add(connection)
         self.joining.append(connection)
         layout = connection.hello.layout
@@ -104,6 +108,8 @@ class Job(Flushes):
         if connection in self.joining:
             self.joining.remove(connection)
         if self.ranks.remove(connection):
+            if not len(self.ranks):
+                self._restores.gone()
             self._note_complete()
             self._forget_wishes()
             self.changed.set()
@@ -119,9 +125,10 @@ class Job(Flushes):
         """A step was trained since the ranks were told where to resume."""
         return self._saw_first_step
 
-    def expect_first_step(self, resumed_at: int) -> None:
+    def expect_first_step(self, resumed_at: int, tag: str = "", place: str = "") -> None:
         """The ranks were told to resume here; the next step beyond it is news."""
         self.resumed_at, self._saw_first_step = resumed_at, False
+        self._restores.resuming(self.state.epoch, tag, place)
 
     def _signalled(self, connection: Connection, reason: str) -> None:
         """A rank was told to end. If it is held, its work is safe already: let it go."""
@@ -135,6 +142,7 @@ class Job(Flushes):
         if self._saw_first_step or self.resumed_at is None or step <= self.resumed_at:
             return
         self._saw_first_step = True
+        self._restores.stepped(step)
         self._record.event("first_step", self.name, step=step, epoch=self.state.epoch)
 
     def _orphan_at(self, connection: Connection, said: At) -> None:
@@ -189,6 +197,8 @@ class Job(Flushes):
 
     def became(self, state: JobState) -> None:
         """Another role or epoch; the caller has made it durable."""
+        if state.role is Role.PRIMARY and self.state.role is not Role.PRIMARY:
+            self._restores.taken_over()
         self.state = state
         self.changed.set()
 

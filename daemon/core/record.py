@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from outlast.daemon.core.notices import Live
-from outlast.daemon.history.rows import FlushStep, ShipStep
+from outlast.daemon.history.rows import FlushStep, RestoreStep, ShipStep, Spell
 from outlast.providers.base import Hint, Identity
 
 
@@ -22,6 +22,14 @@ class Record(Protocol):
 
     def ship(self, job: str, epoch: int, tag: str, peer: str, what: ShipStep, **fields: object) -> None:
         """A transfer began, shipped, verified or failed."""
+        ...
+
+    def restore(self, job: str, restore_id: str, what: RestoreStep, **fields: object) -> None:
+        """A restore began (epoch, tag, place), came to its first step, or failed (seconds, step)."""
+        ...
+
+    def lost(self, victim: Spell) -> None:
+        """Another node's stay ended without a handover, now, as far as can be told from here."""
         ...
 
     def hint(self, hint: Hint) -> None: ...

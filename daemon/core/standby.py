@@ -30,6 +30,7 @@ from outlast.daemon.core.takeover import (
     Warned,
     plan_standby,
 )
+from outlast.daemon.core.victim import last_heard_of
 from outlast.daemon.core.welcome import Welcome
 from outlast.daemon.ship import words
 from outlast.daemon.ship.words import RefusedError
@@ -153,6 +154,7 @@ class Standby:
             await asyncio.to_thread(words.record, self._replicas, fence)
         started = job.state.started_epoch
         await self._become(JobState(action.epoch, Role.PRIMARY, started, because, highest=action.epoch))
+        gone = self.operator_asks is None and not action.planned
         if self.operator_asks is not None:
             self.operator_asks.set()
         self.operator_asks, self._attempts = None, 0
@@ -167,6 +169,14 @@ class Standby:
             planned=action.planned,
         )
         await self._see_to_trainer()
+        if gone:
+            await self._note_loss()
+
+    async def _note_loss(self) -> None:
+        """The primary's end was announced and it handed nothing over: this may be the last word on it."""
+        victim = await asyncio.to_thread(last_heard_of, self._replicas)
+        if victim is not None:
+            self._record.lost(victim)
 
     async def _see_to_trainer(self) -> None:
         """After a takeover: exactly one trainer, started for this epoch."""

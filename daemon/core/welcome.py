@@ -82,10 +82,10 @@ class Welcome:
         self._parked -= waiting
         if late:
             return  # its trainer has been told, and counted, already
-        job.expect_first_step(step)
+        tag = found.tag if found else ""
+        job.expect_first_step(step, tag, _whose(found, job.checkpoints))
         if found is not None:
             job.found(_place(found))
-        tag = found.tag if found else ""
         log.info("resume", job=job.name, tag=tag, step=step, epoch=job.state.epoch)
         self._record.event("resumed", job.name, tag=tag, step=step, epoch=job.state.epoch)
 
@@ -93,6 +93,13 @@ class Welcome:
 def _place(found: Committed) -> Place:
     manifest = found.manifest
     return Place(found.epoch, found.tag, found.step, manifest.flush_id, manifest.total_bytes)
+
+
+def _whose(found: Committed | None, own: Path | None) -> str:
+    """Whose store a checkpoint lies in: "own", or "replica" for one that the peer sent."""
+    if found is None:
+        return ""
+    return "own" if own is not None and found.path.is_relative_to(own) else "replica"
 
 
 def _newest(stores: Sequence[Path]) -> Committed | None:

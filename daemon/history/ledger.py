@@ -14,7 +14,7 @@ from outlast.daemon.history.timeline import Timeline
 EVENTS_KEPT_S = 90 * 86400.0
 EVENTS_ALWAYS = 10_000
 # Rows in one answer of ``changed``; the rest comes with the next.
-MOST_CHANGED = 20_000
+MOST_CHANGED = 5_000
 
 _LAUNCH = """
 INSERT INTO launches (id, provider, region, zone, instance_type, at, asked, got, "by")
@@ -87,6 +87,10 @@ class Ledger(Timeline):
         """Drop events older than 90 days, but never the latest ten thousand."""
         before = self._now().wall - EVENTS_KEPT_S
         self._write(lambda db: db.execute(_PRUNE, (before, EVENTS_ALWAYS)))
+
+    def writer(self) -> str | None:
+        """What tells this file from every other; None while it cannot be read."""
+        return self._read(lambda db: str(db.execute("SELECT writer FROM self").fetchone()[0]), None)
 
     def changed(self, writer: str, since: int, *, last_words: bool = False) -> Changed | None:
         """What is new in this file; None while it cannot be read.

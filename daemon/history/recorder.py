@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import structlog
 
 from outlast.daemon.history.db import History
-from outlast.daemon.history.rows import Cause, Degraded, FlushStep, Moment, ShipStep
+from outlast.daemon.history.rows import Cause, Degraded, FlushStep, Moment, RestoreStep, ShipStep
 from outlast.providers.base import Clock, Hint, Identity, Notice
 
 log = structlog.get_logger("outlast.history")
@@ -87,6 +87,10 @@ class Recorder:
     def ship(self, job: str, epoch: int, tag: str, peer: str, what: ShipStep, **fields: object) -> None:
         """A transfer began, shipped, verified or failed."""
         self.record(lambda h: h.ship_event(job, epoch, tag, peer, what, **fields))
+
+    def restore(self, job: str, restore_id: str, what: RestoreStep, **fields: object) -> None:
+        """A restore began, came to its first step, or failed."""
+        self.record(lambda h: h.restore_event(job, restore_id, what, **fields))
 
     def hint(self, hint: Hint) -> None:
         """A hint was seen in this spell."""

@@ -18,7 +18,7 @@ from outlast.daemon.core.job import Job
 from outlast.daemon.core.node import Desk, Switchboard, build
 from outlast.daemon.core.notices import Live
 from outlast.daemon.core.trainers import TrainerSocket
-from outlast.daemon.history.rows import FlushStep, ShipStep
+from outlast.daemon.history.rows import FlushStep, RestoreStep, ShipStep, Spell
 from outlast.providers.base import Clock, Hint, Identity, SystemClock
 from outlast.simulations.rank import Script, ScriptedRank
 from outlast.wire.messages import Hello, Layout, Message, ToHook, decode_to_hook, encode
@@ -34,6 +34,8 @@ class Noted:
     hints: list[Hint] = field(default_factory=list)
     seen: list[Live] = field(default_factory=list)
     withdrawn: list[Live] = field(default_factory=list)
+    restores: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    victims: list[Spell] = field(default_factory=list)
 
     def event(self, kind: str, job: str = "", episode: str = "", **fields: object) -> None:
         self.events.append((kind, job, {"episode": episode, **fields}))
@@ -41,6 +43,12 @@ class Noted:
     def flush(self, job: str, flush_id: str, what: FlushStep, **fields: object) -> None: ...
 
     def ship(self, job: str, epoch: int, tag: str, peer: str, what: ShipStep, **fields: object) -> None: ...
+
+    def restore(self, job: str, restore_id: str, what: RestoreStep, **fields: object) -> None:
+        self.restores.append((what, {"job": job, "id": restore_id, **fields}))
+
+    def lost(self, victim: Spell) -> None:
+        self.victims.append(victim)
 
     def hint(self, hint: Hint) -> None:
         self.hints.append(hint)
