@@ -13,6 +13,7 @@ from outlast.daemon.config.model import (
     LogSettings,
     NodeSettings,
     PeerSettings,
+    PriceSettings,
     ProviderSettings,
     Settings,
     StartSettings,
@@ -29,6 +30,7 @@ _SECTIONS: dict[tuple[str, ...], type[BaseModel]] = {
     ("jobs",): JobSettings,
     ("jobs", "peer"): PeerSettings,
     ("jobs", "start"): StartSettings,
+    ("prices",): PriceSettings,
     ("log",): LogSettings,
 }
 

@@ -115,6 +115,12 @@ class JobSettings(_Snapshot):
     stop_signal: Annotated[str, BeforeValidator(values.stop_signal)] | None = None
 
 
+class PriceSettings(_Snapshot):
+    """Whether the node's own prices are asked for, and how often; None for not at all."""
+
+    every_s: Annotated[float, BeforeValidator(values.price_pause)] | None = Field(default=None, alias="every")
+
+
 class LogSettings(_Snapshot):
     """How much is logged, and in which form."""
 
@@ -128,4 +134,5 @@ class Settings(_Snapshot):
     node: NodeSettings = Field(default_factory=NodeSettings)
     provider: ProviderSettings = Field(default_factory=ProviderSettings)
     jobs: tuple[JobSettings, ...]
+    prices: PriceSettings = Field(default_factory=PriceSettings)
     log: LogSettings = Field(default_factory=LogSettings)

@@ -18,6 +18,7 @@ from outlast.daemon.config.problem import shown
 
 SOCKET_PATH_LIMIT = 107  # bytes in sun_path, less the final NUL
 SHORTEST_POLL_S, LONGEST_POLL_S = 0.05, 60.0
+SHORTEST_PRICES_S = 600.0
 STOP_SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
 CREDENTIAL = "credential:"
 UNCHECKED_CREDENTIALS = Path("/run/credentials/outlast.service")
@@ -137,6 +138,14 @@ def poll(value: object) -> float:
     result = seconds(value)
     if not SHORTEST_POLL_S <= result <= LONGEST_POLL_S:
         raise ValueError(f"must be between {words(SHORTEST_POLL_S)} and {words(LONGEST_POLL_S)}")
+    return result
+
+
+def price_pause(value: object) -> float:
+    """How long to wait between looks at prices, in seconds."""
+    result = seconds(value)
+    if result < SHORTEST_PRICES_S:
+        raise ValueError(f"must be at least {words(SHORTEST_PRICES_S)}; providers change prices seldom")
     return result
 
 

@@ -44,6 +44,7 @@ jobs:
     role: standby
     replicas: /var/lib/outlast/replicas
     start: {unit: outlast-trainer@other.service}
+prices: {every: 1h}
 log: {level: debug, format: json}
 """
 
@@ -69,6 +70,7 @@ def test_minimal_configuration(load_text: Load, ground: Ground) -> None:
     assert (peer.user, peer.host, peer.port) == ("outlast", "10.8.0.2", 22)
     assert (peer.host_key, peer.key, peer.bulk, peer.channels) == (ground.host_key, ground.key, "channels", 4)
     assert (settings.log.level, settings.log.format) == ("info", "auto")
+    assert settings.prices.every_s is None
 
 
 def test_full_configuration(load_text: Load) -> None:
@@ -77,6 +79,7 @@ def test_full_configuration(load_text: Load) -> None:
     assert settings.node.control_socket == Path("/srv/run/control.sock")
     assert settings.provider.endpoint == "http://127.0.0.1:8080"
     assert (settings.provider.poll_s, settings.provider.notice_s) == (0.5, 120.0)
+    assert settings.prices.every_s == 3600.0
     first, second = settings.jobs
     assert (first.takeover_after_s, first.stop_signal) == (0.0, "USR1")
     assert first.start is not None
