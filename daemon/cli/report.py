@@ -24,9 +24,8 @@ examples:
   outlast report --since 90d --html report.html
                                                the last 90 days, as one page to read, print or send
   outlast report a.sqlite3 b.sqlite3 --csv     several nodes' files, merged; one row a pool
-  outlast report s3://bucket/fleet --html fleet.html --zone Europe/Berlin
-  outlast report --hours 40 --gpus 8 --html report.html
-                                               with a recommendation for a job of 40 hours
+  outlast report replicas/tune/stats --html fleet.html --zone Europe/Berlin
+                                               the segments that a peer has received
 
 The page needs no network and no script. A history in which nothing was seen yet makes a report that says so.
 
@@ -44,10 +43,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     studying.add_arguments(parser)
     parser.add_argument("--html", metavar="FILE", help="write one HTML page there; - is standard output")
-    job = parser.add_argument_group("a recommendation, for a job (outlast advise has more to say about it)")
-    job.add_argument("--hours", type=_positive, metavar="H", help="useful training hours that it needs")
-    job.add_argument("--gpus", type=_count, default=1, metavar="N", help="GPUs that it needs (default 1)")
-    job.add_argument("--type", default="", metavar="NAME", help="their type, such as a100")
     parser.set_defaults(run=run)
 
 
@@ -58,7 +53,7 @@ def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
     now = (clock or SystemClock()).wall()
     try:
         study, observed = studying.studied(args, now)
-        advice = _advice(args, study, observed, now)
+        advice: Advice | None = None
         if args.html:
             _write_page(args, study, observed, advice, now)
         if not args.html or args.json or args.csv:
@@ -67,16 +62,6 @@ def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
         print(f"outlast report: {exc}", file=sys.stderr)
         return ExitCode.FAILED
     return ExitCode.DONE
-
-
-def _advice(args: argparse.Namespace, study: Study, observed: Observed, now: float) -> Advice | None:
-    if args.hours is None:
-        return None
-    from outlast.daemon.advice.recommend import advise
-    from outlast.daemon.advice.values import Request
-
-    request = Request(hours=args.hours, gpus=args.gpus, gpu_type=args.type)
-    return advise(study, observed, request, (), (), now)
 
 
 def _print(args: argparse.Namespace, study: Study, observed: Observed, advice: Advice | None) -> None:
@@ -122,19 +107,3 @@ def _replace(file: Path, text: str) -> None:
         except BaseException:
             new.unlink(missing_ok=True)
             raise
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of hours above nothing")
-    return value
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of GPUs above nothing")
-    return int(text)

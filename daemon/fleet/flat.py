@@ -1,4 +1,4 @@
-"""Spells with ids, as columns: what is imported, merged and stored. A stay has one id, wherever it is read."""
+"""Spells with ids, as columns: imported, merged and stored. One stay has one id wherever it is read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from outlast.daemon.history.rows import Pool
+from outlast.daemon.history.counting import settled, strays
+from outlast.daemon.history.merging import merge
+from outlast.daemon.history.rows import Pool, Rows
+from outlast.daemon.rates.columns import columns_of
 from outlast.daemon.rates.table import CAUSES, Columns, Counts, Launch, Origin, Price
 
 CAUSE_NUMBER = {cause: number for number, cause in enumerate(CAUSES)}
@@ -88,19 +91,18 @@ class Gather:
 
 
 def join(parts: Sequence[Flat]) -> Flat:
-    """All rows of all parts, versions and repetitions of a spell still among them."""
-    places: dict[tuple[Pool, Origin], int] = {}
-    pools = [np.zeros(0, dtype=np.int64)]
-    for part in parts:
-        origins: tuple[Origin, ...] = part.columns.origin or ("held",) * len(part.columns.pools)
-        keys = zip(part.columns.pools, origins, strict=True)
-        own = np.array([places.setdefault(key, len(places)) for key in keys], dtype=np.int64)
-        pools.append(own[part.columns.pool] if len(part) else pools[0])
-    empty = Gather().flat()
-    every = [empty, *parts]
+    """All rows of all parts, versions and repetitions of a spell still among them. Pools are in order."""
+    own = [tuple(zip(part.columns.pools, _origins(part.columns), strict=True)) for part in parts]
+    keys = sorted({key for keys in own for key in keys})
+    place = {key: index for index, key in enumerate(keys)}
+    every = [Gather().flat(), *parts]
+    pools = [every[0].columns.pool]
+    for part, names in zip(parts, own, strict=True):
+        index = np.array([place[key] for key in names], dtype=np.int64)
+        pools.append(index[part.columns.pool] if len(part) else pools[0])
     columns = Columns(
-        pools=tuple(pool for pool, _ in places),
-        origin=tuple(origin for _, origin in places),
+        pools=tuple(pool for pool, _ in keys),
+        origin=tuple(origin for _, origin in keys),
         pool=np.concatenate(pools),
         node=np.concatenate([part.columns.node for part in every]),
         began=np.concatenate([part.columns.began for part in every]),
@@ -112,11 +114,17 @@ def join(parts: Sequence[Flat]) -> Flat:
     return Flat(np.concatenate([part.id for part in every]), columns)
 
 
+def _origins(columns: Columns) -> tuple[Origin, ...]:
+    held: Origin = "held"
+    return columns.origin or (held,) * len(columns.pools)
+
+
 def newest(flat: Flat) -> Flat:
     """One row an id, the version that knows most, whatever order the rows are in.
 
     A version is newer that ends later; of two that end together the one with a cause, then the one that
-    left on a hint. The order is total, so that merging gives the same in any order.
+    left on a hint. The order is total where the pools are in order, so that merging gives the same in any
+    order.
     """
     if not len(flat):
         return flat
@@ -147,10 +155,18 @@ def pick(flat: Flat, rows: Counts) -> Flat:
 def derived(pool: Pool, *words: str) -> int:
     """An id for what no daemon gave one: the same from the same words."""
     key = "\0".join((pool.provider, pool.region, pool.zone, pool.instance_type, *words))
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") >> 2 | IMPORTED
+    return int.from_bytes(hashlib.sha256(key.encode("utf-8", "replace")).digest()[:8], "big") >> 2 | IMPORTED
 
 
 @lru_cache(maxsize=65536)
 def number_of(node: str) -> int:
     """A number that tells nodes apart, which is not their name."""
-    return int.from_bytes(hashlib.sha256(node.encode()).digest()[:8], "big") >> 1
+    return int.from_bytes(hashlib.sha256(node.encode("utf-8", "replace")).digest()[:7], "big")
+
+
+def flat_of(rows: Rows, now: float) -> Flat:
+    """The history's rows as of UTC ``now``, with the ids that daemons gave them."""
+    whole = settled(merge(rows), now)
+    ids = [spell.id for spell in whole.spells if not spell.drill]
+    ids += [derived(loss.pool, "loss", loss.victim, str(round(loss.at * 1e6))) for loss in strays(whole)]
+    return Flat(np.array(ids, dtype=np.int64), columns_of(rows, now))

@@ -107,6 +107,11 @@ def _known() -> dict[str, tuple[str, str, int]]:
 
 
 @cache
+def _spellings() -> dict[str, str]:
+    return {name.lower(): name for name in _known()}
+
+
+@cache
 def _by_gpu_name() -> dict[str, str]:
     return {name: gpu for table in (_RUNPOD, _VAST) for gpu, names in table.items() for name in names}
 
@@ -135,6 +140,16 @@ def instance_types(gpu_type: str) -> dict[str, tuple[str, int]]:
     return {name: (who, n) for name, (has, who, n) in _known().items() if gpu in {has, _bare(has)}}
 
 
+def of_provider(provider: str) -> tuple[str, ...]:
+    """All instance types known of a provider, sorted."""
+    return tuple(sorted(name for name, (_gpu, who, _n) in _known().items() if who == provider))
+
+
+def spelled(instance_type: str) -> str:
+    """An instance type as its provider writes it, where only the case differs; else as it is."""
+    return _spellings().get(instance_type.lower(), instance_type)
+
+
 def gpus_of(instance_type: str) -> tuple[str, int] | None:
     """(GPU type, GPUs) of an instance type; None where it is not known. "a100-40g", not "a100"."""
     found = _known().get(instance_type)
@@ -152,11 +167,9 @@ def carries(instance_type: str, gpu_type: str) -> bool:
 
 
 def _same_instance(name: str) -> dict[str, tuple[str, int]] | None:
-    asked = name.strip().lower()
-    for known, (_gpu, who, n) in _known().items():
-        if known.lower() == asked:
-            return {known: (who, n)}
-    return None
+    known = spelled(name.strip())
+    found = _known().get(known)
+    return {known: (found[1], found[2])} if found else None
 
 
 def _bare(gpu: str) -> str:
@@ -171,10 +184,9 @@ def _plain(name: str) -> str:
 
 def _unknown(name: str) -> str:
     shown = "".join(c if c.isprintable() else " " for c in name[:60])
-    spelled = {_plain(gpu): gpu for gpu in gpu_types()}
-    close = [spelled[near] for near in difflib.get_close_matches(_plain(shown), spelled, 3, 0.5)]
-    lower = {known.lower(): known for known in _known()}
-    close += [lower[near] for near in difflib.get_close_matches(shown.lower(), lower, 3, 0.75)]
+    plain = {_plain(gpu): gpu for gpu in gpu_types()}
+    close = [plain[near] for near in difflib.get_close_matches(_plain(shown), plain, 3, 0.5)]
+    close += [spelled(near) for near in difflib.get_close_matches(shown.lower(), list(_spellings()), 3, 0.75)]
     if close:
         return f"no GPU or instance type {shown!r} is known; did you mean {' or '.join(close[:4])}?"
     return f"no GPU or instance type {shown!r} is known; GPU types are {', '.join(gpu_types())}"
