@@ -21,6 +21,7 @@ from outlast.daemon.config import (
     StartSettings,
     load,
 )
+from outlast.daemon.config.model import PriceSettings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/install.md").read_text(encoding="utf-8")
@@ -107,7 +108,8 @@ def test_forced_command_restricts() -> None:
 def test_every_key_is_documented() -> None:
     """The table of keys and the settings name the same keys."""
     models: list[tuple[str, type[BaseModel]]] = [
-        *(("node.", NodeSettings), ("provider.", ProviderSettings), ("log.", LogSettings)),
+        *(("node.", NodeSettings), ("provider.", ProviderSettings), ("prices.", PriceSettings)),
+        ("log.", LogSettings),
         *(("jobs[].", JobSettings), ("jobs[].peer.", PeerSettings), ("jobs[].start.", StartSettings)),
     ]
     fields = [(prefix, *item) for prefix, model in models for item in model.model_fields.items()]
