@@ -19,6 +19,7 @@ COMMANDS = {
     "history": ("outlast.daemon.cli.history", "what has happened: spells, interruptions, the timeline"),
     "rates": ("outlast.daemon.cli.rates", "how often each pool is taken back, with ranges and verdicts"),
     "report": ("outlast.daemon.cli.report", "what is known of each pool, as text or one HTML page"),
+    "prices": ("outlast.daemon.cli.prices", "prices and risk figures as the providers publish them"),
     "config": ("outlast.daemon.cli.config", "check a configuration file"),
     "drill": (
         "outlast.simulations.drill.cli",
