@@ -18,6 +18,7 @@ from outlast.daemon.core.farewell import machine_goes_down
 from outlast.daemon.core.node import Desk, Switchboard, build
 from outlast.daemon.core.notices import Board
 from outlast.daemon.core.operator import Operator
+from outlast.daemon.core.pricing import Pricing, open_market
 from outlast.daemon.core.state import lock_state
 from outlast.daemon.core.status import job_status, node_status
 from outlast.daemon.core.supervise import Beat, Supervisor
@@ -129,6 +130,9 @@ class Daemon:
         ]
         if self._courier is not None:
             parts.append(("segments", _without_beat(self._courier.run), None))
+        every_s = self._settings.prices.every_s
+        if self._watcher is not None and every_s is not None:
+            parts.append(("prices", _without_beat(self._make_pricing(self._watcher, every_s).run), None))
         if self._watcher is not None:
             parts.append(("watch", self._watcher.run, None))
         for name, desk in self._desks.items():
@@ -154,6 +158,10 @@ class Daemon:
         )
         self._diary.on_news = lambda last_words: courier.tell(last_words=last_words)
         return courier
+
+    def _make_pricing(self, watcher: Watcher, every_s: float) -> Pricing:
+        source = open_market(self._clock)
+        return Pricing(source, every_s, lambda: watcher.identity, self._diary.price, self._clock)
 
     def _make_watcher(self) -> None:
         wanted = self._settings.provider

@@ -20,10 +20,26 @@ ASK_S = 120.0
 DAY_S = 86400.0
 
 
+def open_market(clock: Clock) -> Callable[[str], Source]:
+    """Price sources of providers by the provider's name."""
+
+    def opened(provider: str) -> Source:
+        from outlast.providers.market import registry
+        from outlast.providers.market.base import Access
+
+        try:
+            return registry.create(f"{provider}-prices", Access(clock=clock))
+        except ValueError as exc:
+            raise LookupError(f"no prices are published for provider {provider}") from exc
+
+    return opened
+
+
 class Pricing:
     """Asks the node's own provider for its own instance type and region. Its trouble is a line in the log.
 
-    ``open_source`` makes the source by the provider's name and raises LookupError where there is none.
+    ``open_source`` makes the source by the provider's name, in a thread, as it may have much to import; it
+    raises LookupError where there is none.
     """
 
     def __init__(
@@ -51,7 +67,7 @@ class Pricing:
                 continue
             pause = self._every_s
             try:
-                source = self._open(identity.provider)
+                source = await asyncio.to_thread(self._open, identity.provider)
             except LookupError as exc:
                 self._say((str(exc),))
                 continue

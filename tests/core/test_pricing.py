@@ -123,3 +123,14 @@ def test_a_price_is_recorded_where_it_changes(tmp_path: Path, manual_clock: Cloc
 
 def read_pool() -> Pool:
     return Pool("aws", "us-east-1", "use1-az4", "p4d.24xlarge")
+
+
+def test_a_provider_has_its_own_price_source() -> None:
+    """The daemon's providers have one each; another name is said to have none."""
+    opened = pricing.open_market(SystemClock())
+    for provider in ("aws", "azure", "gcp"):
+        source = opened(provider)
+        assert source.name == f"{provider}-prices"
+        asyncio.run(source.close())
+    with pytest.raises(LookupError, match="elsewhere"):
+        opened("elsewhere")
