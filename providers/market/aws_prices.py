@@ -5,19 +5,17 @@ On-demand prices are not here: AWS has no small public interface for them, and n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
-from typing import Any
 
 from outlast.providers.market.aws_door import AwsDoor
-from outlast.providers.market.base import Access, Answer, Quote, Want
+from outlast.providers.market.aws_history import PRODUCTS, spot_prices, zone_ids
+from outlast.providers.market.base import Access, Answer, Want
 from outlast.providers.market.gathering import Gathering, each, gather, regions_for, types_for
-from outlast.providers.market.reading import micro_usd, when, word
+from outlast.providers.market.reading import word
 
 HOME = "us-east-1"
 MOST_DAYS = 90.0
 AT_ONCE = 4
-PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 NO_ON_DEMAND = "AWS's on-demand prices are not published here; give them by --offline with a CSV file"
 
 
@@ -76,42 +74,3 @@ class AwsPrices:
             into.quotes += quotes
             if unknown:
                 into.lack(f"{region}: no zone id is known of {', '.join(unknown)}; its prices are left out")
-
-
-def zone_ids(page: Mapping[str, Any]) -> dict[str, str]:
-    """Zone name to zone id, of DescribeAvailabilityZones."""
-    found = {}
-    for row in page.get("AvailabilityZones", []) or []:
-        name, zone_id = word(row.get("ZoneName")), word(row.get("ZoneId"))
-        if name and zone_id:
-            found[name] = zone_id
-    return found
-
-
-def spot_prices(
-    history: Iterable[Any], region: str, zones: Mapping[str, str], source: str
-) -> tuple[list[Quote], list[str]]:
-    """Quotes of a SpotPriceHistory, and the zone names of which no id is known.
-
-    Where ``region`` is empty, it is read off the zone's name.
-    """
-    quotes: list[Quote] = []
-    unknown: dict[str, None] = {}
-    for row in history:
-        if not isinstance(row, Mapping) or row.get("ProductDescription", PRODUCTS[0]) not in PRODUCTS:
-            continue
-        zone, kind = word(row.get("AvailabilityZone")), word(row.get("InstanceType"))
-        price, at = micro_usd(row.get("SpotPrice")), _time(row.get("Timestamp"))
-        if not kind or price is None or at is None:
-            continue
-        zone_id = word(row.get("AvailabilityZoneId")) or zones.get(zone or "", "")
-        if not zone_id:
-            unknown[zone or "a zone without a name"] = None
-            continue
-        place = region or (zone or "").rstrip("abcdefghijklmnopqrstuvwxyz")
-        quotes.append(Quote("aws", place, zone_id, kind, "spot", price, at, source))
-    return quotes, list(unknown)
-
-
-def _time(value: Any) -> float | None:
-    return value.timestamp() if isinstance(value, datetime) else when(value)

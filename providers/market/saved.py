@@ -7,7 +7,7 @@ from typing import Any
 
 from outlast.providers.base import ProviderError
 from outlast.providers.market.aws_advisor import advisor_risks
-from outlast.providers.market.aws_prices import spot_prices, zone_ids
+from outlast.providers.market.aws_history import spot_prices, zone_ids
 from outlast.providers.market.azure_graph import eviction_bands, past_prices
 from outlast.providers.market.azure_prices import retail_prices
 from outlast.providers.market.azure_scores import placement_scores
