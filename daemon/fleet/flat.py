@@ -61,16 +61,27 @@ class Gather:
         known: bool = True,
         hinted: bool = False,
         origin: Origin = "held",
-        spell: int | None = None,
     ) -> None:
-        """One spell of ``node``; without a number of its own its id comes from pool, node and beginning."""
-        number = derived(pool, origin, node, str(round(began * 1e6))) if spell is None else spell
-        place = self._places.setdefault((pool, origin), len(self._places))
-        values = (number, place, number_of(node), CAUSE_NUMBER[cause], known, hinted)
+        """One spell of ``node``. Its id comes from pool, node and beginning."""
+        number = derived(pool, origin, node, str(round(began * 1e6)))
+        self.put((pool, origin), number, number_of(node), (began, ended), (cause, known, hinted))
+
+    def put(
+        self,
+        pool: tuple[Pool, Origin],
+        number: int,
+        node: int,
+        times: tuple[float, float],
+        end: tuple[str, bool, bool],
+    ) -> None:
+        """One spell as it was taken before: id, node's number, begin and end; cause, known, hinted."""
+        place = self._places.setdefault(pool, len(self._places))
+        cause, known, hinted = end
+        values = (number, place, node, CAUSE_NUMBER[cause], known, hinted)
         for column, value in zip(self._whole.values(), values, strict=True):
             column.append(value)
-        self._times["began"].append(began)
-        self._times["ended"].append(ended)
+        for instants, time in zip(self._times.values(), times, strict=True):
+            instants.append(time)
 
     def flat(self) -> Flat:
         """All that was added."""

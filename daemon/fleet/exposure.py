@@ -1,0 +1,222 @@
+"""Exposure, losses and counts summed up part by part: no more than one part of the spells is in memory.
+
+Gives the same as ``rates.tabulate.tabulate`` does of all spells at once. Times are whole microseconds, so
+that sums are exact in whatever order the parts come. A spell is cut at the bounds of the age bands; each end
+of a piece in hour ``i``, ``r`` after the hour began, adds ``3600 s - r`` to ``i`` and ``r`` to ``i + 1`` of a
+difference whose running sum is the exposure. Bursts are found at the end, from all losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outlast.daemon.history.counting import BURST_S
+from outlast.daemon.history.rows import Pool
+from outlast.daemon.rates.table import AGE_EDGES_H, BANDS, CAUSES, LOST, UNKNOWN_AGE, Origin, Table
+from outlast.daemon.rates.tabulate import MOST_HOURS
+
+HOUR_US = 3_600_000_000
+BURST_US = round(BURST_S * 1e6)
+EDGES_US = tuple(round(edge * HOUR_US) for edge in AGE_EDGES_H)
+# From this many cells on exposure is kept in single precision: seven digits of an hour.
+MANY_CELLS = 4_000_000
+# So much of a node's number is looked at to tell the nodes of one pool apart; the pool is above it.
+_NODE_BITS = 48
+
+Whole = NDArray[np.int64]
+_LOST = np.isin(np.arange(len(CAUSES)), [CAUSES.index(cause) for cause in LOST])
+_LEFT = CAUSES.index("failover")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some spells, each there once in all parts together. Times are microseconds, UTC."""
+
+    pool: Whole
+    node: Whole
+    began: Whole
+    ended: Whole
+    cause: Whole
+    known: NDArray[np.bool_]
+    hinted: NDArray[np.bool_]
+
+
+@dataclass
+class _Losses:
+    pool: list[Whole] = field(default_factory=list)
+    at: list[Whole] = field(default_factory=list)
+    band: list[NDArray[np.int8]] = field(default_factory=list)
+
+
+def seen(part: Part, now: float) -> Part:
+    """As of UTC ``now``: what began later is not there, what goes on is running."""
+    now_us = round(now * 1e6)
+    oldest = now_us - MOST_HOURS * HOUR_US
+    kept = (part.began <= now_us) & (part.ended >= oldest)
+    if not kept.all():
+        part = Part(*(getattr(part, name)[kept] for name in Part.__slots__))
+    ended = np.maximum(part.ended, part.began)
+    over = ended > now_us
+    return Part(
+        part.pool,
+        part.node,
+        np.maximum(part.began, oldest),
+        np.where(over, now_us, ended),
+        np.where(over, 0, part.cause),
+        part.known & (part.began >= oldest),
+        part.hinted & ~over,
+    )
+
+
+class Summing:
+    """``begin`` with some pools, ``add`` each of their parts once; go on with others; then ``table``."""
+
+    def __init__(self, pools: Sequence[Pool], origins: Sequence[Origin], first_hour: int, hours: int) -> None:
+        self._pools, self._origins = tuple(pools), tuple(origins)
+        self._first, self._hours = first_hour, hours
+        count = len(self._pools)
+        cells = count * BANDS * hours
+        kind = np.float32 if cells > MANY_CELLS else np.float64
+        self._exposure = np.zeros((count, BANDS, hours), dtype=kind)
+        self._spells = np.zeros(count, dtype=np.int64)
+        self._causes = np.zeros((count, len(CAUSES)), dtype=np.int64)
+        self._left = np.zeros(count, dtype=np.int64)
+        self._losses = _Losses()
+        self._nodes = np.zeros(count, dtype=np.int64)
+        self._met: list[Whole] = []
+        self._edges = [2**62, 2**62, -(2**62)]  # the first beginning, first end and last end
+        self._open: tuple[int, NDArray[np.int64]] | None = None
+
+    def begin(self, low: int, high: int) -> None:
+        """What is added next is of pools ``low`` up to ``high`` only."""
+        self.settle()
+        self._open = (low, np.zeros((high - low, BANDS, self._hours + 1), dtype=np.int64))
+
+    def add(self, part: Part) -> None:
+        """Sum up some spells, of pools that were begun."""
+        if not len(part.pool):
+            return
+        edges = (part.began.min(), part.ended.min(), part.ended.max())
+        self._edges = [
+            min(self._edges[0], edges[0]),
+            min(self._edges[1], edges[1]),
+            max(self._edges[2], edges[2]),
+        ]
+        self._met.append(np.unique(part.pool << _NODE_BITS | part.node & ((1 << _NODE_BITS) - 1)))
+        count = len(self._pools)
+        self._spells += np.bincount(part.pool[part.ended > part.began], minlength=count)
+        cells = np.bincount(part.pool * len(CAUSES) + part.cause, minlength=count * len(CAUSES))
+        self._causes += cells.reshape(count, -1)
+        self._left += np.bincount(part.pool[part.hinted & (part.cause == _LEFT)], minlength=count)
+        self._note_losses(part)
+        self._cut(part)
+
+    def table(self) -> Table:
+        """All that was added."""
+        self.settle()
+        shape = self._exposure.shape
+        kept = self._losses
+        pool = np.concatenate([np.zeros(0, dtype=np.int64), *kept.pool])
+        at = np.concatenate([np.zeros(0, dtype=np.int64), *kept.at])
+        band = np.concatenate([np.zeros(0, dtype=np.int8), *kept.band])
+        order = np.lexsort((band, at, pool))
+        pool, at, band = pool[order], at[order], band[order]
+        head = np.ones(len(at), dtype=np.bool_)
+        head[1:] = (np.diff(pool) != 0) | (np.diff(at) > BURST_US)
+        cell = (pool * BANDS + band) * self._hours + (-(-at // HOUR_US) - 1 - self._first)
+        return Table(
+            pools=self._pools,
+            origin=self._origins,
+            first_hour=self._first,
+            exposure=self._exposure,
+            losses=_cube(cell, shape),
+            bursts=_cube(cell[head], shape),
+            spells=self._spells,
+            nodes=self._nodes,
+            causes=self._causes,
+            left_on_hint=self._left,
+            burst_pool=pool[head],
+            burst_at=at[head] / 1e6,
+            burst_size=np.diff(np.append(np.flatnonzero(head), len(at))),
+        )
+
+    def span(self) -> tuple[int, int]:
+        """The first hour, and that after the last, of what was added."""
+        began, ended, last = self._edges
+        if last < ended:
+            return 0, 0
+        return min(began // HOUR_US, -(-ended // HOUR_US) - 1), -(-last // HOUR_US)
+
+    def _note_losses(self, part: Part) -> None:
+        lost = np.flatnonzero(_LOST[part.cause])
+        length = part.ended[lost] - part.began[lost]
+        band = np.maximum(np.searchsorted(EDGES_US, length, side="left") - 1, 0)
+        band = np.where(part.known[lost], band, UNKNOWN_AGE)
+        self._losses.pool.append(part.pool[lost])
+        self._losses.at.append(part.ended[lost])
+        self._losses.band.append(band.astype(np.int8))
+
+    def _cut(self, part: Part) -> None:
+        known = part.known & (part.ended > part.began)
+        pool, began, ended = part.pool[known], part.began[known], part.ended[known]
+        for band, edge in enumerate(EDGES_US):
+            if band:  # those that outlive the band before pass over into this one
+                lives = ended - began > edge
+                over = pool[~lives], ended[~lives]
+                self._ends(*over, minus=band - 1)
+                pool, began, ended = pool[lives], began[lives], ended[lives]
+            self._ends(pool, began + edge, plus=band, minus=band - 1 if band else None)
+        self._ends(pool, ended, minus=len(EDGES_US) - 1)
+        other = ~part.known & (part.ended > part.began)
+        self._ends(part.pool[other], part.began[other], plus=UNKNOWN_AGE)
+        self._ends(part.pool[other], part.ended[other], minus=UNKNOWN_AGE)
+
+    def _ends(self, pool: Whole, at: Whole, plus: int | None = None, minus: int | None = None) -> None:
+        """Ends of pieces: they add to the band ``plus`` and take from the band ``minus``."""
+        assert self._open is not None
+        if not len(at):
+            return
+        low, sums = self._open
+        hour = at // HOUR_US
+        rest = at - hour * HOUR_US
+        begin, end = int(hour.min()), int(hour.max()) + 1
+        width = end - begin
+        cell = (pool - low) * width + (hour - begin)
+        size = len(sums) * width
+        counts = np.bincount(cell, minlength=size).reshape(-1, width)
+        rests = np.bincount(cell, rest, minlength=size).astype(np.int64).reshape(-1, width)
+        first = begin - self._first
+        for band, sign in ((plus, 1), (minus, -1)):
+            if band is None:
+                continue
+            room = min(width, sums.shape[2] - first)
+            sums[:, band, first : first + room] += sign * (counts * HOUR_US - rests)[:, :room]
+            room = min(width, sums.shape[2] - first - 1)
+            sums[:, band, first + 1 : first + 1 + room] += sign * rests[:, :room]
+
+    def settle(self) -> None:
+        """Make of the differences what they stand for."""
+        if self._open is None:
+            return
+        low, sums = self._open
+        if self._met:
+            met = np.unique(np.concatenate(self._met))
+            self._nodes += np.bincount(met >> _NODE_BITS, minlength=len(self._nodes))
+            self._met.clear()
+        np.cumsum(sums, axis=2, out=sums)
+        for number, cells in enumerate(sums[:, :, : self._hours]):
+            self._exposure[low + number] = cells / HOUR_US
+        self._open = None
+
+
+def _cube(cell: Whole, shape: tuple[int, ...]) -> NDArray[np.integer]:
+    """Counts of cells, in the smallest type that holds them."""
+    found, counts = np.unique(cell, return_counts=True)
+    most = int(counts.max(initial=0))
+    cube = np.zeros(shape, dtype=np.int16 if most < 2**15 else np.int32)
+    cube.reshape(-1)[found] = counts
+    return cube

@@ -1,0 +1,116 @@
+"""Launches and prices of a fleet as Parquet, partitioned as the spells are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args
+
+import duckdb
+
+from outlast.daemon.fleet.parquet import (
+    LAUNCHES,
+    PRICES,
+    Partition,
+    copied,
+    month_of,
+    partitions,
+    reading,
+    scan,
+)
+from outlast.daemon.fleet.place import Place
+from outlast.daemon.history.rows import Pool
+from outlast.daemon.rates.table import Launch, Price, PriceKind
+
+_LAUNCH = ("region", "zone", "instance_type", "at", "asked", "got")
+_PRICE = ("region", "zone", "instance_type", "kind", "at", "micro_usd")
+_TYPES = {
+    LAUNCHES: "region VARCHAR, zone VARCHAR, instance_type VARCHAR, at TIMESTAMPTZ, asked BIGINT, got BIGINT",
+    PRICES: "region VARCHAR, zone VARCHAR, instance_type VARCHAR, kind VARCHAR, at TIMESTAMPTZ,"
+    " micro_usd BIGINT",
+}
+
+
+def write_launches(db: duckdb.DuckDBPyConnection, place: Place, launches: Iterable[Launch]) -> int:
+    """Add the launches that are not there yet. Returns how many. Raises UnreadableError and PlaceError."""
+    rows = [
+        (one.pool, one.at, (*_names(one.pool), round(one.at * 1e6), one.asked, one.got)) for one in launches
+    ]
+    return _write(db, place, LAUNCHES, _LAUNCH, rows)
+
+
+def write_prices(db: duckdb.DuckDBPyConnection, place: Place, prices: Iterable[Price]) -> int:
+    """Add the prices that are not there yet. Returns how many. Raises UnreadableError and PlaceError."""
+    rows = [
+        (one.pool, one.at, (*_names(one.pool), one.kind, round(one.at * 1e6), one.micro_usd))
+        for one in prices
+    ]
+    return _write(db, place, PRICES, _PRICE, rows)
+
+
+def read_launches(db: duckdb.DuckDBPyConnection, place: Place) -> tuple[Launch, ...]:
+    """All launches, each once, in order of time. Raises UnreadableError and PlaceError."""
+    found = [
+        Launch(Pool(provider, *row[:3]), row[3] / 1e6, row[4], row[5])
+        for provider, row in _read(db, place, LAUNCHES, _LAUNCH)
+    ]
+    return tuple(sorted(found, key=lambda one: (one.at, one.pool, one.asked, one.got)))
+
+
+def read_prices(db: duckdb.DuckDBPyConnection, place: Place) -> tuple[Price, ...]:
+    """All prices, each once, in order of time; kinds that a newer Outlast wrote are left out."""
+    kinds: dict[str, PriceKind] = {kind: kind for kind in get_args(PriceKind)}
+    found = [
+        Price(Pool(provider, *row[:3]), row[4] / 1e6, row[5], kinds[row[3]])
+        for provider, row in _read(db, place, PRICES, _PRICE)
+        if row[3] in kinds
+    ]
+    return tuple(sorted(found, key=lambda one: (one.at, one.pool, one.kind, one.micro_usd)))
+
+
+def _names(pool: Pool) -> tuple[str, str, str]:
+    return (pool.region, pool.zone, pool.instance_type)
+
+
+def _write(
+    db: duckdb.DuckDBPyConnection,
+    place: Place,
+    table: str,
+    columns: Sequence[str],
+    rows: Iterable[tuple[Pool, float, tuple[Any, ...]]],
+) -> int:
+    parts: dict[Partition, set[tuple[Any, ...]]] = defaultdict(set)
+    for pool, at, row in rows:
+        parts[Partition(pool.provider, month_of(at))].add(row)
+    there = partitions(place, table) if parts else {}
+    added = 0
+    for partition, wanted in sorted(parts.items()):
+        fresh = sorted(wanted - set(_rows(db, place, there.get(partition, []), columns)))
+        if not fresh:
+            continue
+        db.execute(f"CREATE OR REPLACE TEMP TABLE fresh ({_TYPES[table]})")
+        values = ", ".join("make_timestamptz(?::BIGINT)" if name == "at" else "?" for name in columns)
+        db.executemany(f"INSERT INTO fresh VALUES ({values})", fresh)  # noqa: S608 - no text from outside
+        copied(db, place, partition.folder(table), f"SELECT * FROM fresh ORDER BY {', '.join(columns)}")  # noqa: S608 - as above
+        added += len(fresh)
+    return added
+
+
+def _read(
+    db: duckdb.DuckDBPyConnection, place: Place, table: str, columns: Sequence[str]
+) -> list[tuple[str, tuple[Any, ...]]]:
+    return [
+        (partition.provider, row)
+        for partition, files in partitions(place, table).items()
+        for row in _rows(db, place, files, columns)
+    ]
+
+
+def _rows(
+    db: duckdb.DuckDBPyConnection, place: Place, files: Sequence[str], columns: Sequence[str]
+) -> list[tuple[Any, ...]]:
+    if not files:
+        return []
+    names = ", ".join("epoch_us(at)" if name == "at" else name for name in columns)
+    with reading(place.path(files[0])):
+        return db.execute(f"SELECT DISTINCT {names} FROM {scan(place, files)}").fetchall()  # noqa: S608 - quoted
