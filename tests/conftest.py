@@ -6,12 +6,17 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import hypothesis
 import pytest
 import pytest_randomly
 from blockbuster import BlockBuster, blockbuster_ctx
 
 # DeepSpeed registers a seeder of its own; to call it would load PyTorch into every test run.
 pytest_randomly.entrypoint_reseeds = []
+
+# How long one example takes says nothing on a busy machine; every test as a whole is bounded.
+hypothesis.settings.register_profile("outlast", deadline=None)
+hypothesis.settings.load_profile("outlast")
 
 
 @pytest.fixture(autouse=True)

@@ -46,7 +46,8 @@ async def test_t12a_cut_in_mid_transfer(relay: Relay, item: Committed, dial: Any
         await peer.ship(item)
     assert await asyncio.to_thread(scan, tmp_path / "replicas" / "gpt") == []
     shipped = await peer.ship(item)
-    assert shipped.bytes_sent <= item.manifest.total_bytes * 0.5
+    # The other 40 %, and what was under way on four channels: a window of 2 MiB each and a write of 1 MiB.
+    assert shipped.bytes_sent <= item.manifest.total_bytes * 0.4 + 4 * 3 * 2**20
     assert await whole_at_peer(tmp_path, item)
 
 
