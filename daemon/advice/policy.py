@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+# How many starts a comparison replays at most, about.
+STARTS = 40
+
 Policy = Literal["uniform progress", "greedy"]
 
 
@@ -79,7 +82,7 @@ class _Job:
         return "demand" if self._behind() > 0 else "idle"
 
     def _must(self, span: float) -> bool:
-        """Two changes and a tick are kept in hand; on a running spot instance the alarm waits for its loss."""
+        """Two changes and a tick are kept in hand; while spot runs the alarm waits for its loss."""
         late = self._until - self.clock < self.left + 2 * self._change + span
         return late and self._on != "spot"
 
@@ -88,3 +91,25 @@ class _Job:
 
     def _stays_on_demand(self) -> bool:
         return self._policy == "uniform progress" and self._behind() > -2 * self._change
+
+
+def compare(
+    up: Sequence[bool], tick_h: float, hours: float, left_h: float, change_h: float, ratio: float
+) -> dict[Policy, float]:
+    """Mean cost of both policies, relative to on-demand, over starts spread evenly over ``up``.
+
+    Empty where the trace is too short for a single start.
+    """
+    ticks = int(left_h / tick_h) + 2
+    starts = range(0, len(up) - ticks, max(1, (len(up) - ticks) // STARTS or 1))
+    if not starts:
+        return {}
+    policies: tuple[Policy, ...] = ("uniform progress", "greedy")
+    return {
+        policy: sum(
+            replay(policy, up[start : start + ticks], tick_h, hours, left_h, change_h).cost(ratio, hours)
+            for start in starts
+        )
+        / len(starts)
+        for policy in policies
+    }
