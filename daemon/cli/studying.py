@@ -24,6 +24,14 @@ class SourceError(Exception):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say what is read, for whom and in which form."""
+    add_sources(parser)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one JSON object")
+    form.add_argument("--csv", action="store_true", help="print one CSV row a pool")
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
     """The arguments that say what is read and for whom."""
     parser.add_argument(
         "sources",
@@ -39,9 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="show this zone's times beside UTC, such as Europe/Berlin (default: the machine's)",
     )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print one JSON object")
-    form.add_argument("--csv", action="store_true", help="print one CSV row a pool")
 
 
 def studied(args: argparse.Namespace, now: float) -> tuple[Study, Observed]:

@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from outlast import __version__
-from outlast.daemon.advice.values import Advice
+from outlast.daemon.advice.values import Advice, BackTest
 from outlast.daemon.rates.table import Observed
 from outlast.daemon.rates.values import Study
 from outlast.daemon.report import findings, rows, times, words
@@ -31,8 +31,12 @@ def page(
     zone: times.Zone,
     quotes: Sequence[Quote] = (),
     risks: Sequence[Risk] = (),
+    backtest: BackTest | None = None,
 ) -> str:
-    """The whole page. ``quotes`` and ``risks`` are shown beside the rates, never mixed into them."""
+    """The whole page. ``quotes`` and ``risks`` are shown beside the rates, never mixed into them.
+
+    ``backtest`` is what asking the past for advice said; left out, it is the advice's own.
+    """
     market = Market(observed.prices, quotes, risks)
     shown = panels(study, observed, advice, zone)
     return (
@@ -52,7 +56,7 @@ def page(
             shown=shown,
             weekends=study.weekends,
             daily=findings.daily(study, observed.table, zone),
-            backtests=rows.backtests(study, advice),
+            backtests=rows.backtests(study, backtest or (advice.backtest if advice else None)),
             raw=rows.raw(study, observed),
             weeks=rows.weeks(shown.trends),
             ages=study.ages,

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from io import StringIO
 from typing import Any
 
-from outlast.daemon.advice.values import Advice
+from outlast.daemon.advice.values import Advice, BackTest
 from outlast.daemon.rates.table import Observed
 from outlast.daemon.rates.values import Claim, PoolRate, Study
 from outlast.daemon.report.text import cell
@@ -44,15 +44,28 @@ _CLAIM_COLUMNS = ("provider", "region", "hours", "ratio", "low", "high", "p", "l
 
 
 def body(
-    study: Study, observed: Observed, advice: Advice | None = None, claims: tuple[Claim, ...] | None = None
+    study: Study,
+    observed: Observed,
+    advice: Advice | None = None,
+    claims: tuple[Claim, ...] | None = None,
+    backtest: BackTest | None = None,
 ) -> dict[str, Any]:
     """All that was found, as JSON values; what is not a finite number is None. Text is as it was observed."""
     found = {"format": FORMAT, "sources": list(observed.sources), **asdict(study)}
     found["notes"] = [*study.notes, *observed.notes]
     found["advice"] = None if advice is None else asdict(advice)
+    if backtest is not None:
+        found["backtest"] = asdict(backtest)
     if claims is not None:
         found["claims"] = [asdict(claim) for claim in claims]
     plain: dict[str, Any] = _plain(found)
+    return plain
+
+
+def advice_body(advice: Advice, observed: Observed) -> dict[str, Any]:
+    """The recommendation alone, as JSON values; what is not a finite number is None."""
+    found = {"format": FORMAT, "sources": list(observed.sources), "notes": list(observed.notes)}
+    plain: dict[str, Any] = _plain({**found, **asdict(advice)})
     return plain
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from outlast.daemon.advice.values import Advice, Row
+from outlast.daemon.advice.values import Advice, BackTest, Row
 from outlast.daemon.rates.table import CAUSES, Observed
 from outlast.daemon.rates.values import PoolRate, Range, Study, Trend
 from outlast.daemon.report import findings, sparks, times, words
@@ -155,23 +155,11 @@ def _option(row: Row, name: str) -> Option:
     )
 
 
-def backtests(study: Study, advice: Advice | None) -> tuple[str, ...]:
-    """What asking the past said: of the ranges, and of the advice if there is one."""
+def backtests(study: Study, test: BackTest | None) -> tuple[str, ...]:
+    """What asking the past said: of the ranges, and of the advice where it was asked."""
     told = [findings.backtest(study)]
-    if advice is not None and advice.backtest is not None:
-        test = advice.backtest
+    if test is not None:
         told.append(clean(test.sentence, 400))
-        compared = (
-            ("the advice", test.advised),
-            ("a random pool", test.random_pool),
-            ("the cheapest pool", test.cheapest_pool),
-            ("the best in hindsight", test.hindsight),
-        )
-        costs = [f"{name} {words.dollars(usd)}" for name, usd in compared if usd is not None]
-        if costs:
-            told.append(
-                f"A useful hour over {words.counted(test.weeks, 'replayed week')}: {', '.join(costs)}."
-            )
     return tuple(told)
 
 

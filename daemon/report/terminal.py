@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from outlast.daemon.advice.values import Advice
+from outlast.daemon.advice.values import Advice, BackTest
 from outlast.daemon.rates.table import Observed
 from outlast.daemon.rates.values import Claim, PoolRate, Study
 from outlast.daemon.report import findings, sparks, times, words
@@ -35,9 +35,19 @@ def show(
     out: TextIO,
     advice: Advice | None = None,
     claims: tuple[Claim, ...] = (),
+    backtest: BackTest | None = None,
 ) -> None:
     """Print the report to ``out``: with colour if it is a terminal, in ASCII if its encoding is no more."""
-    page = tuple(_page(study, observed, zone, advice, claims))
+    printed((*_page(study, observed, zone, advice, claims), *_backtest(backtest)), out)
+
+
+def _backtest(test: BackTest | None) -> Iterator[RenderableType]:
+    if test is not None:
+        yield Text(clean(test.sentence, 400))
+
+
+def printed(page: tuple[RenderableType, ...], out: TextIO) -> None:
+    """Print renderables to ``out`` as ``show`` does."""
     if out.isatty() and _can(out, sparks.BLOCKS):
         console = Console(file=out, highlight=False, markup=False, emoji=False)
         console = Console(

@@ -97,6 +97,13 @@ def typeset(text: str) -> str:
     return text.replace("-", DASH).replace(" x", f" {TIMES}")
 
 
+def percent(share: float) -> str:
+    """``93 %``; never a certainty that was not proven."""
+    if 0 < share < 0.01:
+        return "< 1 %"
+    return "> 99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
+
+
 def dollars(value: float) -> str:
     """``$0.95``; two significant digits under ten cents."""
     if not math.isfinite(value):

@@ -18,6 +18,7 @@ COMMANDS = {
     "verify": ("outlast.daemon.cli.verify", "check a checkpoint, or a folder of them, file by file"),
     "history": ("outlast.daemon.cli.history", "what has happened: spells, interruptions, the timeline"),
     "rates": ("outlast.daemon.cli.rates", "how often each pool is taken back, with ranges and verdicts"),
+    "advise": ("outlast.daemon.cli.advise", "where and when to run a job, how often to save, at what cost"),
     "report": ("outlast.daemon.cli.report", "what is known of each pool, as text or one HTML page"),
     "prices": ("outlast.daemon.cli.prices", "prices and risk figures as the providers publish them"),
     "config": ("outlast.daemon.cli.config", "check a configuration file"),

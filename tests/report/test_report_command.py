@@ -193,3 +193,15 @@ def test_the_program_itself_pipes_plain_text(one_day: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.replace("\n", "").isprintable()
     assert done.stdout.isascii()
+
+
+def test_a_recommendation_is_made_for_a_job(
+    one_day: str, manual_clock: ManualClock, tmp_path: Path, capsys: Capture
+) -> None:
+    """With a day of history there is not enough data for one, which is an answer."""
+    assert call(report, manual_clock, one_day, "--hours", "40", "--json") == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body["advice"]["verdict"] == "not enough data"
+    assert body["backtest"]["weeks"] == 0
+    assert call(report, manual_clock, one_day, "--hours", "40", "--html", str(tmp_path / "r.html")) == 0
+    assert "Not enough data for a recommendation" in (tmp_path / "r.html").read_text()
