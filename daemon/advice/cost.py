@@ -14,6 +14,7 @@ from outlast.daemon.advice.job import Job
 HOURS_A_MONTH = 730.0
 # The newest two committed checkpoints stay at the standby.
 KEPT = 2
+TRAFFIC = "traffic to the standby"
 # An hour's hazard below this is no interruption in a thousand years.
 LEAST = 1e-7
 
@@ -53,9 +54,7 @@ def cost(
         "training": np.broadcast_to(price_usd_h, np.shape(good)).astype(np.float64),
         "checkpoints, lost work and restarts": price_usd_h * (1 / good - 1),
         "storage": KEPT * size * stated.storage_usd_gb_month / HOURS_A_MONTH / clock,
-        "traffic to the standby": (
-            np.broadcast_to(size * stated.egress_usd_gb * 3600 / interval_s * remote, np.shape(good))
-        ),
+        TRAFFIC: (np.broadcast_to(size * stated.egress_usd_gb * 3600 / interval_s * remote, np.shape(good))),
         "failures, people and failed runs": np.asarray(hazard) * failure / good,
     }
     return Cost(good, clock, parts)

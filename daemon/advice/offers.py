@@ -60,11 +60,12 @@ class Offers:
 
     def on_demand(self, types: Sequence[str]) -> tuple[OnDemand, ...]:
         """On-demand prices of ``types`` (all, if empty), the cheapest first."""
-        found = [
-            OnDemand(Pool(*place), price)
+        found = {
+            # Zones of one region do not differ in what they cost on demand.
+            OnDemand(Pool(place[0], place[1], "", place[3]), price)
             for (place, kind), (_, price) in self._found.items()
             if kind == "on_demand" and (not types or place[3] in types)
-        ]
+        }
         return tuple(sorted(found, key=lambda one: (one.usd_h, one.pool)))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from outlast.daemon.advice.cost import TRAFFIC
 from outlast.daemon.advice.job import Job
 from outlast.daemon.advice.offers import OnDemand
 from outlast.daemon.advice.policy import Policy, compare
@@ -18,6 +19,8 @@ from outlast.daemon.rates.values import PoolRate
 
 # Below this ratio of time left to work, Uniform Progress was cheaper on real traces; above, waiting was.
 TIGHT = 1.4
+# Beyond this share of the cost, what the replication costs is worth a word.
+DEAR_TRAFFIC = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,13 @@ def _reasons(found: Findings) -> tuple[str, ...]:
     if worst is not best and worst.range.mean > best.range.mean:
         dearer = worst.range.mean / best.range.mean - 1
         lines.append(f"Place matters: {_name(worst.candidate.rate.pool)} would cost {dearer:.0%} more.")
+    traffic = float(best.middle.parts[TRAFFIC])
+    share = traffic / best.range.mean
+    if found.priced and share >= DEAR_TRAFFIC:
+        lines.append(
+            f"Traffic to the standby is {share:.0%} of the cost (${traffic:.2f}): a longer interval, smaller"
+            " checkpoints or a region with cheaper traffic would save most of it."
+        )
     return tuple(lines)
 
 

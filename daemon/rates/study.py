@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from outlast.daemon.rates.ages import curves
+from outlast.daemon.rates.coverage import WEEKS, coverage
 from outlast.daemon.rates.gamma import posterior
 from outlast.daemon.rates.gate import patterns
 from outlast.daemon.rates.pools import estimate
@@ -30,7 +31,7 @@ def study(observed: Observed, now: float) -> Study:
         weekends=weekends(table),
         patterns=patterns(table),
         trends=_trends(series_of(table), pools),
-        coverage=None,
+        coverage=coverage(table, weeks=WEEKS),
         notes=observed.notes,
     )
 

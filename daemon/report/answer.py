@@ -66,7 +66,7 @@ def _facts(advice: Advice, zone: times.Zone) -> list[tuple[str, str]]:
     if first is not None:
         found.append(("Cost of a useful hour (90 %)", money(first.per_useful_hour)))
         if first.p_deadline is not None:
-            found.append(("Done by the deadline", f"{first.p_deadline:.0%} likely"))
+            found.append(("Done by the deadline", f"{words.percent(first.p_deadline)} likely"))
     found.append(("Valid until", times.stamp(advice.valid_until, zone)))
     return found
 

@@ -148,8 +148,8 @@ def _option(row: Row, name: str) -> Option:
         money(row.per_useful_hour),
         f"{row.goodput:.1%}",
         words.DASH if row.interval_s is None else f"{row.interval_s:,.0f} s",
-        words.DASH if row.p_deadline is None else f"{row.p_deadline:.0%}",
-        f"{row.p_best:.0%}",
+        words.DASH if row.p_deadline is None else words.percent(row.p_deadline),
+        words.percent(row.p_best),
         parts,
         tuple(clean(note, 300) for note in row.notes),
     )
