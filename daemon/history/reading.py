@@ -51,7 +51,7 @@ def rows_of(db: sqlite3.Connection) -> Rows:
 def _reading(path: Path, read: Callable[[sqlite3.Connection], T]) -> T:
     if not path.is_file():
         raise UnreadableError(
-            f"There is no history at {path}. It is made by 'outlast run'; name another file with --db."
+            f"There is no history at {path}. It is made by 'outlast run'; name the file if it lies elsewhere."
         )
     try:
         db = schema.read_only(path)
