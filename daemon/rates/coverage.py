@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import nbinom
 
 from outlast.daemon.rates.dispersion import Vector, burst_sizes
 from outlast.daemon.rates.pools import rates_of
@@ -10,6 +12,10 @@ from outlast.daemon.rates.series import Series, series_of
 from outlast.daemon.rates.table import Table
 from outlast.daemon.rates.values import Coverage
 
+Answers = NDArray[np.bool_]
+
+# The ranges hold 90 %, as much being left out below as above.
+TAIL = 0.05
 TRAIN_DAYS = 10.0
 TEST_DAYS = 7.0
 DAY_S = 86400.0
@@ -30,29 +36,38 @@ def coverage(
     """
     series = series_of(table)
     mean, variance, _ = burst_sizes(table)
-    answers: list[list[bool]] = []
+    origins = []
     origin = series.begins + train_days * DAY_S
     while origin + test_days * DAY_S <= series.ends + 1.0:
-        before = series.cut(series.begins, origin)
-        after = series.cut(origin, origin + test_days * DAY_S)
-        answers.append(list(_asked(before, after, mean, variance, origin)))
+        origins.append(origin)
         origin += test_days * DAY_S
-    kept = [answer for each in answers[-(weeks or len(answers)) :] for answer in each]
-    if not kept:
+    held = asked = 0
+    for origin in origins[-weeks:] if weeks else origins:
+        before, after = series.cut(series.begins, origin), series.cut(origin, origin + test_days * DAY_S)
+        answers = _asked(before, after, mean, variance, origin)
+        held += int(answers.sum())
+        asked += len(answers)
+    if not asked:
         return None
-    return Coverage(sum(kept), len(kept), train_days, test_days, _sentence(sum(kept), len(kept), test_days))
+    return Coverage(held, asked, train_days, test_days, _sentence(held, asked, test_days))
 
 
-def _asked(before: Series, after: Series, mean: Vector, variance: Vector, origin: float) -> Iterator[bool]:
+def _asked(before: Series, after: Series, mean: Vector, variance: Vector, origin: float) -> Answers:
+    """For each pool that was seen enough on either side of the origin, whether its range held."""
     rates = rates_of(before, mean, variance, origin)
     seen, coming = before.exposure.sum(axis=1), after.exposure.sum(axis=1)
-    losses = after.losses.sum(axis=1)
-    for index, gamma in enumerate(rates.long):
-        if gamma is not None and min(seen[index], coming[index]) >= LEAST_HOURS:
-            phi = float(rates.phi[index])
-            low, high = gamma.count_in(float(coming[index]) / phi)
-            # The posterior counts in groups of phi losses, and so does its range.
-            yield low <= round(losses[index] / phi) <= high
+    known = np.array([gamma is not None for gamma in rates.long], dtype=np.bool_)
+    pools = np.flatnonzero(known & (np.minimum(seen, coming) >= LEAST_HOURS))
+    every = [gamma for gamma in (rates.long[index] for index in pools.tolist()) if gamma is not None]
+    phi = rates.phi[pools]
+    shape = np.array([gamma.shape for gamma in every])
+    rate_h = np.array([gamma.rate_h for gamma in every])
+    chance = rate_h / (rate_h + coming[pools] / phi)
+    low, high = nbinom.ppf(TAIL, shape, chance), nbinom.ppf(1 - TAIL, shape, chance)
+    # The posterior counts in groups of phi losses, and so does its range.
+    groups = np.round(after.losses.sum(axis=1)[pools] / phi)
+    held: Answers = (low <= groups) & (groups <= high)
+    return held
 
 
 def _sentence(held: int, asked: int, test_days: float) -> str:
