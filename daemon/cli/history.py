@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from outlast.daemon.cli import history_import, history_merge, history_share, launch
 from outlast.daemon.cli.config import DEFAULT_FILE, config_file
 from outlast.daemon.ops.exit import ExitCode
 
@@ -27,6 +28,8 @@ examples:
   outlast history --since 30d --events         the last 30 days, with the timeline
   outlast history --db a.sqlite3 --db b.sqlite3 --json
                                                several nodes' files, counted together
+  outlast history merge --into fleet.sqlite3 a.sqlite3 b.sqlite3
+                                               several nodes' files, made one (merge --help has more)
 
 exit status: 0, 1 if a file is missing or unreadable, 2 usage
 """
@@ -66,6 +69,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
+    more = parser.add_subparsers(metavar="COMMAND", title="commands")
+    for command in (history_merge, history_import, history_share, launch):
+        command.register(more)
 
 
 def run(args: argparse.Namespace, clock: Clock | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Spells from a CSV file of any origin. ``docs/imports.md`` has the format."""
+"""Spells from a CSV file of any origin. ``docs/fleet.md`` has the format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reading histories from wherever they lie, and one table of all of them, each spell once."""
+"""Reading histories from wherever they lie, and one table of all of them, each spell once.
+
+What reads Parquet is imported when there is some: without it nothing of the extra ``fleet`` is needed.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,8 @@ from outlast.daemon.fleet.database import read_imported
 from outlast.daemon.fleet.faults import ImportFaultError, shown
 from outlast.daemon.fleet.flat import Flat, flat_of, join, newest
 from outlast.daemon.fleet.imports import read_spells
-from outlast.daemon.fleet.ledgers import read_launches, read_prices
-from outlast.daemon.fleet.parquet import connection
 from outlast.daemon.fleet.place import Place, PlaceError, is_url, place_of
-from outlast.daemon.fleet.query import Tell, flat_of_place, nothing, table_of
+from outlast.daemon.fleet.telling import Tell, nothing
 from outlast.daemon.fleet.timing import timing_of
 from outlast.daemon.history.merging import merge
 from outlast.daemon.history.reading import UnreadableError, read_rows
@@ -47,11 +48,10 @@ def observe(sources: Sequence[str], now: float, tell: Tell = nothing) -> Observe
     UnreadableError for a source that cannot be read at all.
     """
     found = read(sources)
-    launches = [Launch(row.pool, row.at, row.asked, row.got) for row in found.rows.launches]
-    prices = _prices(found.rows)
+    launches, prices = rows_ledgers(found.rows)
     table = _table(found, now, tell)
     for place in found.places:
-        more = _ledgers(place)
+        more = ledgers_of(place)
         launches += more[0]
         prices += more[1]
     return Observed(
@@ -131,13 +131,19 @@ def _table(found: Found, now: float, tell: Tell) -> Table:
     flat = found.flat(now)
     if not found.places:
         return tabulate(newest(flat).columns, now)
+    from outlast.daemon.fleet.query import flat_of_place, table_of
+
     first, *others = found.places
     with _answering():
         beside = join([flat, *map(flat_of_place, others)])
         return table_of(first, now, beside, tell)
 
 
-def _ledgers(place: Place) -> tuple[tuple[Launch, ...], tuple[Price, ...]]:
+def ledgers_of(place: Place) -> tuple[tuple[Launch, ...], tuple[Price, ...]]:
+    """The launches and prices of a fleet's Parquet. Raises UnreadableError."""
+    from outlast.daemon.fleet.ledgers import read_launches, read_prices
+    from outlast.daemon.fleet.parquet import connection
+
     with _answering(), connection(place) as db:
         return read_launches(db, place), read_prices(db, place)
 
@@ -150,9 +156,11 @@ def _answering() -> Iterator[None]:
         raise UnreadableError(str(exc)) from exc
 
 
-def _prices(rows: Rows) -> list[Price]:
-    """Kinds of price that a newer Outlast may have written are left out."""
+def rows_ledgers(rows: Rows) -> tuple[list[Launch], list[Price]]:
+    """A history's launches and prices. Kinds of price that a newer Outlast may have written are left out."""
     kinds: dict[str, PriceKind] = {kind: kind for kind in get_args(PriceKind)}
-    return [
+    launches = [Launch(row.pool, row.at, row.asked, row.got) for row in rows.launches]
+    prices = [
         Price(row.pool, row.at, row.micro_usd, kinds[row.kind]) for row in rows.prices if row.kind in kinds
     ]
+    return launches, prices

@@ -19,7 +19,7 @@ from outlast.daemon.fleet.parquet import (
     write_spells,
 )
 from outlast.daemon.fleet.place import Place
-from outlast.daemon.fleet.query import Tell, nothing
+from outlast.daemon.fleet.telling import Tell, nothing
 
 
 def merge_parquet(place: Place, found: Imported, tell: Tell = nothing) -> int:

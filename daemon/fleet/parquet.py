@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 import duckdb
 import numpy as np
 
-from outlast.daemon.fleet.flat import CAUSE_NUMBER, Flat, derived
+from outlast.daemon.fleet.flat import CAUSE_NUMBER, Flat, derived, pick
 from outlast.daemon.fleet.place import Place
 from outlast.daemon.history.reading import UnreadableError
 from outlast.daemon.history.rows import Pool
@@ -79,8 +79,6 @@ def partitions(place: Place, table: str = SPELLS) -> dict[Partition, list[str]]:
 
 def split(flat: Flat) -> dict[Partition, Flat]:
     """Spells by partition."""
-    from outlast.daemon.fleet.flat import pick
-
     if not len(flat):
         return {}
     columns = flat.columns

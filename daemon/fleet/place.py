@@ -6,10 +6,11 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-import duckdb
+if TYPE_CHECKING:
+    import duckdb
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 SUFFIX = ".parquet"

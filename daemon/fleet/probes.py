@@ -1,4 +1,4 @@
-"""Traces of launch probes: availability as time goes by, and how many instances came. See docs/imports.md.
+"""Traces of launch probes: availability as time goes by, and how many instances came. See docs/fleet.md.
 
 A probe that found capacity stands for an instance held until the next probe; a drop is a failed launch, not
 the eviction of a node that was held. The pools say so by their origin, "probe".

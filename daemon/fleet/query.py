@@ -7,7 +7,7 @@ of one file holds each spell once and is read as it is; one of several is freed 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,11 +29,11 @@ from outlast.daemon.fleet.parquet import (
     scan,
 )
 from outlast.daemon.fleet.place import Place
+from outlast.daemon.fleet.telling import Tell, nothing
 from outlast.daemon.history.rows import Pool
 from outlast.daemon.rates.table import Origin, Table
 from outlast.daemon.rates.tabulate import HOUR_S, MOST_HOURS
 
-Tell = Callable[[str, int, int], None]
 Files = dict[Partition, list[str]]
 # Rows of one part: some 50 MB of columns, and as much again of what is made of them.
 MOST_ROWS = 500_000
@@ -43,11 +43,6 @@ _SPELLS = f"""SELECT pool, node, epoch_us(began) AS began, epoch_us(ended) AS en
 # The newest version of each spell, by the order of ``flat.newest``.
 _NEWEST = f"""QUALIFY row_number() OVER (PARTITION BY id ORDER BY ended DESC, (cause <> 'running') DESC,
     {CAUSE_SQL} DESC, left_on_hint DESC, began, age_known, pool DESC, node DESC) = 1"""
-
-
-def nothing(what: str, done: int, of: int) -> None:
-    """Tell nobody how far it is."""
-    del what, done, of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Prices written once a tick, kept where they change. See docs/imports.md."""
+"""Prices written once a tick, kept where they change. See docs/fleet.md."""
 
 from __future__ import annotations
 

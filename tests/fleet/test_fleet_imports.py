@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outlast.daemon.fleet.advisor import read_advisor
 from outlast.daemon.fleet.faults import MOST_FAULTS, ImportFaultError
 from outlast.daemon.fleet.imports import read_spells
 from outlast.daemon.fleet.probes import read_availability, read_launches
@@ -114,7 +113,6 @@ def test_no_bytes_break_a_reader(tmp_path: Path, body: bytes) -> None:
             read_spells,
             lambda file: read_availability(file, POOL),
             lambda file: read_launches(file, POOL),
-            lambda file: read_advisor(file, 0.0),
             lambda file: read_ticks(file, {"a": POOL}, even_clock(1e9, 60, file)),
         ):
             said = ""
@@ -202,7 +200,7 @@ def test_launch_probes_are_launches_and_the_last_slots_loss(tmp_path: Path) -> N
     assert (columns.ended - columns.began).tolist() == [1200, 1200]
 
 
-# ---- prices and published figures
+# ---- prices
 
 
 def test_prices_are_kept_where_they_change(tmp_path: Path) -> None:
@@ -222,29 +220,3 @@ def test_a_price_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
     path = write(tmp_path, f'{{"a": [1, {value}]}}')
     with pytest.raises(ImportFaultError, match=r"a\[1\] is no price"):
         read_ticks(path, {"a": POOL}, [1e9, 1e9 + 60])
-
-
-def advisor(entry: object = None) -> str:
-    """A small file of the published form."""
-    labels = ["<5%", "5-10%", "10-15%", "15-20%", ">20%"]
-    ranges = [{"index": i, "label": label, "max": 5 * i} for i, label in enumerate(labels)]
-    types = {"p3.2xlarge": {"s": 60, "r": 4} if entry is None else entry}
-    return json.dumps({"ranges": ranges, "spot_advisor": {"us-east-1": {"Linux": types, "Windows": {}}}})
-
-
-def test_a_published_band_keeps_its_unit(tmp_path: Path) -> None:
-    """The band is kept as it was published and made into no rate."""
-    (risk,) = read_advisor(write(tmp_path, advisor()), 1.75e9)
-    assert (risk.region, risk.instance_type, risk.measure) == (
-        "us-east-1",
-        "p3.2xlarge",
-        "reclaimed-per-month",
-    )
-    assert (risk.low, risk.high, risk.text) == (20.0, 100.0, ">20%")
-
-
-@pytest.mark.parametrize("entry", [{"r": 9}, {"r": True}, {}, [], "x", {"r": "4"}])
-def test_an_unknown_band_is_refused(tmp_path: Path, entry: object) -> None:
-    """A number that the file's own ranges do not name means nothing."""
-    with pytest.raises(ImportFaultError, match=r"us-east-1/p3\.2xlarge: its band"):
-        read_advisor(write(tmp_path, advisor(entry)), 1.75e9)
