@@ -26,6 +26,7 @@ EDGES_US = tuple(round(edge * HOUR_US) for edge in AGE_EDGES_H)
 MANY_CELLS = 4_000_000
 # So much of a node's number is looked at to tell the nodes of one pool apart; the pool is above it.
 _NODE_BITS = 48
+_BAND_BITS = 3
 
 Whole = NDArray[np.int64]
 _LOST = np.isin(np.arange(len(CAUSES)), [CAUSES.index(cause) for cause in LOST])
@@ -46,10 +47,12 @@ class Part:
 
 
 @dataclass
-class _Losses:
-    pool: list[Whole] = field(default_factory=list)
-    at: list[Whole] = field(default_factory=list)
-    band: list[NDArray[np.int8]] = field(default_factory=list)
+class _Bursts:
+    """What is known of the bursts of the pools that are done, in their order."""
+
+    pool: list[NDArray[np.int32]] = field(default_factory=list)
+    at: list[NDArray[np.float64]] = field(default_factory=list)
+    size: list[NDArray[np.int32]] = field(default_factory=list)
 
 
 def seen(part: Part, now: float) -> Part:
@@ -85,7 +88,11 @@ class Summing:
         self._spells = np.zeros(count, dtype=np.int64)
         self._causes = np.zeros((count, len(CAUSES)), dtype=np.int64)
         self._left = np.zeros(count, dtype=np.int64)
-        self._losses = _Losses()
+        self._losses: list[Whole] = []
+        self._bursts = _Bursts()
+        # A loss is one number, which sorts by pool, time and band: so many bits are its time's.
+        self._time_bits = max(hours * HOUR_US, 1).bit_length()
+        self._cubes = (_Cube((count, BANDS, hours)), _Cube((count, BANDS, hours)))
         self._nodes = np.zeros(count, dtype=np.int64)
         self._met: list[Whole] = []
         self._edges = [2**62, 2**62, -(2**62)]  # the first beginning, first end and last end
@@ -118,30 +125,22 @@ class Summing:
     def table(self) -> Table:
         """All that was added."""
         self.settle()
-        shape = self._exposure.shape
-        kept = self._losses
-        pool = np.concatenate([np.zeros(0, dtype=np.int64), *kept.pool])
-        at = np.concatenate([np.zeros(0, dtype=np.int64), *kept.at])
-        band = np.concatenate([np.zeros(0, dtype=np.int8), *kept.band])
-        order = np.lexsort((band, at, pool))
-        pool, at, band = pool[order], at[order], band[order]
-        head = np.ones(len(at), dtype=np.bool_)
-        head[1:] = (np.diff(pool) != 0) | (np.diff(at) > BURST_US)
-        cell = (pool * BANDS + band) * self._hours + (-(-at // HOUR_US) - 1 - self._first)
+        losses, bursts = self._cubes
+        found = self._bursts
         return Table(
             pools=self._pools,
             origin=self._origins,
             first_hour=self._first,
             exposure=self._exposure,
-            losses=_cube(cell, shape),
-            bursts=_cube(cell[head], shape),
+            losses=losses.cells,
+            bursts=bursts.cells,
             spells=self._spells,
             nodes=self._nodes,
             causes=self._causes,
             left_on_hint=self._left,
-            burst_pool=pool[head],
-            burst_at=at[head] / 1e6,
-            burst_size=np.diff(np.append(np.flatnonzero(head), len(at))),
+            burst_pool=np.concatenate([np.zeros(0, dtype=np.int32), *found.pool]),
+            burst_at=np.concatenate([np.zeros(0), *found.at]),
+            burst_size=np.concatenate([np.zeros(0, dtype=np.int32), *found.size]),
         )
 
     def span(self) -> tuple[int, int]:
@@ -152,13 +151,33 @@ class Summing:
         return min(began // HOUR_US, -(-ended // HOUR_US) - 1), -(-last // HOUR_US)
 
     def _note_losses(self, part: Part) -> None:
+        assert self._open is not None
         lost = np.flatnonzero(_LOST[part.cause])
         length = part.ended[lost] - part.began[lost]
         band = np.maximum(np.searchsorted(EDGES_US, length, side="left") - 1, 0)
         band = np.where(part.known[lost], band, UNKNOWN_AGE)
-        self._losses.pool.append(part.pool[lost])
-        self._losses.at.append(part.ended[lost])
-        self._losses.band.append(band.astype(np.int8))
+        pool, at = part.pool[lost] - self._open[0], part.ended[lost] - self._first * HOUR_US
+        self._losses.append(((pool << self._time_bits | at) << _BAND_BITS) | band)
+
+    def _settle_losses(self, low: int, high: int) -> None:
+        """Sort the losses of some pools and find their bursts."""
+        assert (high - low).bit_length() + self._time_bits + _BAND_BITS < 63
+        keys = np.concatenate([np.zeros(0, dtype=np.int64), *self._losses])
+        self._losses.clear()
+        keys.sort()
+        band = (keys & ((1 << _BAND_BITS) - 1)).astype(np.int8)
+        keys >>= _BAND_BITS
+        pool = (keys >> self._time_bits).astype(np.int32)
+        at = keys & ((1 << self._time_bits) - 1)
+        head = np.ones(len(at), dtype=np.bool_)
+        head[1:] = (np.diff(pool) != 0) | (np.diff(at) > BURST_US)
+        cell = ((pool + np.int64(low)) * BANDS + band) * self._hours + (-(-at // HOUR_US) - 1)
+        losses, bursts = self._cubes
+        losses.count(cell)
+        bursts.count(cell[head])
+        self._bursts.pool.append(pool[head] + np.int32(low))
+        self._bursts.at.append((at[head] + self._first * HOUR_US) / 1e6)
+        self._bursts.size.append(np.diff(np.append(np.flatnonzero(head), len(at))).astype(np.int32))
 
     def _cut(self, part: Part) -> None:
         known = part.known & (part.ended > part.began)
@@ -207,16 +226,22 @@ class Summing:
             met = np.unique(np.concatenate(self._met))
             self._nodes += np.bincount(met >> _NODE_BITS, minlength=len(self._nodes))
             self._met.clear()
+        self._settle_losses(low, low + len(sums))
         np.cumsum(sums, axis=2, out=sums)
         for number, cells in enumerate(sums[:, :, : self._hours]):
             self._exposure[low + number] = cells / HOUR_US
         self._open = None
 
 
-def _cube(cell: Whole, shape: tuple[int, ...]) -> NDArray[np.integer]:
-    """Counts of cells, in the smallest type that holds them."""
-    found, counts = np.unique(cell, return_counts=True)
-    most = int(counts.max(initial=0))
-    cube = np.zeros(shape, dtype=np.int16 if most < 2**15 else np.int32)
-    cube.reshape(-1)[found] = counts
-    return cube
+class _Cube:
+    """Counts by cell, in the smallest type that holds them."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.cells: NDArray[np.integer] = np.zeros(shape, dtype=np.int16)
+
+    def count(self, cell: Whole) -> None:
+        """Count cells, none of which was counted before."""
+        found, counts = np.unique(cell, return_counts=True)
+        if counts.max(initial=0) >= 2**15 and self.cells.dtype == np.int16:
+            self.cells = self.cells.astype(np.int32)
+        self.cells.reshape(-1)[found] = counts
