@@ -108,7 +108,7 @@ def plain(text: str) -> str:
     """Text from outside without control characters."""
     from outlast.daemon.fleet.faults import shown
 
-    return shown(text, 300)
+    return shown(text, 600)
 
 
 def _say(who: str, text: str) -> None:

@@ -126,10 +126,9 @@ class StorePlace:
 
     def attach(self, db: duckdb.DuckDBPyConnection) -> None:
         """DuckDB reads through the same client, so that there is one way of giving credentials."""
-        from obstore.fsspec import FsspecStore
+        from outlast.daemon.fleet.remote import Files
 
-        scheme: Any = self._scheme
-        files: Any = FsspecStore(scheme)
+        files: Any = Files(self._scheme)
         db.register_filesystem(files)
 
     def _key(self, name: str) -> str:
@@ -145,7 +144,8 @@ def _told(url: str) -> Iterator[None]:
     except AlreadyExistsError:
         raise
     except (BaseError, OSError, ValueError) as exc:
-        first = (str(exc).splitlines() or [""])[0][:300]
+        # The first line, without the document that a store answers with.
+        first = (str(exc).splitlines() or [""])[0].partition(": <")[0][:200]
         raise PlaceError(
             f"{url} does not do as asked: {first}. Check the bucket's name and region, and the credentials"
             " in the environment."
