@@ -4,8 +4,8 @@
 
 A made-up fleet is written as Parquet first (not counted). Then one process merges a day of new spells, and
 another makes the whole report: Parquet to table, study, HTML page. ``query`` is all of it together. Beside
-it plain Python adds up exposure and losses by hour of the week over a sample, and is set against the same share of the
-query. Exit status 1 if a goal is missed or if what is true of the fleet is not found.
+it plain Python adds up exposure and losses by hour of the week over a sample, and is set against the same
+share of the query. Exit status 1 if a goal is missed or if what is true of the fleet is not found.
 """
 
 from __future__ import annotations
