@@ -89,6 +89,8 @@ def _run(found: Findings, best: Ranked) -> str:
 
 
 def _too_little(rates: Sequence[PoolRate]) -> str:
+    if all(rate.state == "stale" for rate in rates):
+        return f"No pool can be ranked for now: of {len(rates)} only old data are known. {rates[0].because}."
     hours = sum(rate.exposure_h for rate in rates)
     return (
         f"No pool can be ranked: {hours:.0f} instance-hours were seen in {len(rates)}"

@@ -172,12 +172,13 @@ def _sparklines(verdicts: list[findings.Daily]) -> Grid:
 
 
 def _claims(claims: tuple[Claim, ...]) -> Iterator[RenderableType]:
+    if claims:
+        hours = ", ".join(f"{hour:02d}" for hour in claims[0].hours)
+        yield Text(f"More losses at {hours} UTC?")
     for claim in claims:
         name = findings.region(claim.provider, claim.region)
-        hours = ", ".join(f"{hour:02d}" for hour in claim.hours)
-        yield Text(
-            f"Claim, more losses at {hours} UTC: {claim.verdict} in {name}. {clean(claim.sentence, 300)}"
-        )
+        told = clean(claim.sentence, 300).removeprefix(f"{claim.verdict}: ")
+        yield Padding(Text(f"{claim.verdict} in {name}: {told}"), (0, 0, 0, 2))
 
 
 def _advice(advice: Advice, zone: times.Zone) -> Iterator[RenderableType]:

@@ -95,7 +95,7 @@ def test_a_claim_is_told_with_its_verdict(history: Make) -> None:
     claim = Claim("aws", "", (0, 6), Range(1.0, 0.9, 1.2), 0.4, 10, 9.5, "refused", "1.0x (0.9-1.2).")
     out = StringIO()
     terminal.show(*history(), BERLIN, out, claims=(claim,))
-    assert "Claim, more losses at 00, 06 UTC: refused in all of AWS. 1.0x (0.9-1.2)." in out.getvalue()
+    assert "More losses at 00, 06 UTC?\n  refused in all of AWS: 1.0x (0.9-1.2)." in out.getvalue()
 
 
 def test_hundreds_of_pools_do_not_fill_the_screen(history: Make) -> None:
