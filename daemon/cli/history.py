@@ -76,6 +76,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
     """Print the counts. Returns DONE, or FAILED with what is wrong with a file."""
+    from outlast.daemon.cli.history_common import count_imported
     from outlast.daemon.history.counting import count, merge
     from outlast.daemon.history.reading import UnreadableError, read_file_events, read_rows
     from outlast.providers.base import SystemClock
@@ -86,10 +87,14 @@ def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
     try:
         counts = count(merge(*map(read_rows, files)), now, since)
         events = [e for file in files for e in read_file_events(file, since, MOST_EVENTS) if args.events]
+        imported = sum(map(count_imported, files))
     except UnreadableError as exc:
         print(f"outlast history: {exc}", file=sys.stderr)
         return ExitCode.FAILED
     events = sorted(events, key=lambda event: event.wall)[-MOST_EVENTS:]
+    if imported:
+        told = f"{imported} imported spells are not counted here, but by 'outlast report'"
+        print(f"outlast history: {told}", file=sys.stderr)
     if args.json:
         print(json.dumps(_body(files, since, now, counts, events if args.events else None)))
     else:

@@ -93,6 +93,15 @@ def guarded(who: str, work: Callable[[Tell], int]) -> int:
     return ExitCode.FAILED
 
 
+def count_imported(file: Path) -> int:
+    """How many spells of a readable history come from other programs."""
+    from outlast.daemon.history.schema import read_only
+
+    with contextlib.closing(read_only(file)) as db:
+        there = db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'imported'").fetchone()
+        return int(db.execute("SELECT count(*) FROM imported").fetchone()[0]) if there else 0
+
+
 def not_our_own(into: str) -> None:
     """Refuse the daemon's file: all that is in it goes to the peer as this node's. Raises WrongError."""
     from outlast.daemon.cli.history import _own_file as own_file

@@ -25,8 +25,9 @@ from outlast.daemon.rates.table import Launch, Price, PriceKind
 _LAUNCH = ("region", "zone", "instance_type", "at", "asked", "got")
 _PRICE = ("region", "zone", "instance_type", "kind", "at", "micro_usd")
 _TYPES = {
-    LAUNCHES: "region VARCHAR, zone VARCHAR, instance_type VARCHAR, at TIMESTAMPTZ, asked BIGINT, got BIGINT",
-    PRICES: "region VARCHAR, zone VARCHAR, instance_type VARCHAR, kind VARCHAR, at TIMESTAMPTZ,"
+    LAUNCHES: 'region VARCHAR, zone VARCHAR, instance_type VARCHAR, "at" TIMESTAMPTZ,'
+    " asked BIGINT, got BIGINT",
+    PRICES: 'region VARCHAR, zone VARCHAR, instance_type VARCHAR, kind VARCHAR, "at" TIMESTAMPTZ,'
     " micro_usd BIGINT",
 }
 
@@ -91,9 +92,14 @@ def _write(
         db.execute(f"CREATE OR REPLACE TEMP TABLE fresh ({_TYPES[table]})")
         values = ", ".join("make_timestamptz(?::BIGINT)" if name == "at" else "?" for name in columns)
         db.executemany(f"INSERT INTO fresh VALUES ({values})", fresh)  # noqa: S608 - no text from outside
-        copied(db, place, partition.folder(table), f"SELECT * FROM fresh ORDER BY {', '.join(columns)}")  # noqa: S608 - as above
+        copied(db, place, partition.folder(table), f"SELECT * FROM fresh ORDER BY {_quoted(columns)}")  # noqa: S608 - as above
         added += len(fresh)
     return added
+
+
+def _quoted(columns: Sequence[str]) -> str:
+    """Names of columns as SQL, where some are words of it."""
+    return ", ".join(f'"{name}"' for name in columns)
 
 
 def _read(
@@ -111,6 +117,6 @@ def _rows(
 ) -> list[tuple[Any, ...]]:
     if not files:
         return []
-    names = ", ".join("epoch_us(at)" if name == "at" else name for name in columns)
+    names = ", ".join('epoch_us("at")' if name == "at" else name for name in columns)
     with reading(place.path(files[0])):
         return db.execute(f"SELECT DISTINCT {names} FROM {scan(place, files)}").fetchall()  # noqa: S608 - quoted
