@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 import duckdb
+import numpy as np
 
 from outlast.daemon.fleet.parquet import (
     LAUNCHES,
@@ -16,6 +17,7 @@ from outlast.daemon.fleet.parquet import (
     month_of,
     partitions,
     reading,
+    registered,
     scan,
 )
 from outlast.daemon.fleet.place import Place
@@ -24,11 +26,12 @@ from outlast.daemon.rates.table import Launch, Price, PriceKind
 
 _LAUNCH = ("region", "zone", "instance_type", "at", "asked", "got")
 _PRICE = ("region", "zone", "instance_type", "kind", "at", "micro_usd")
-_TYPES = {
-    LAUNCHES: 'region VARCHAR, zone VARCHAR, instance_type VARCHAR, "at" TIMESTAMPTZ,'
-    " asked BIGINT, got BIGINT",
-    PRICES: 'region VARCHAR, zone VARCHAR, instance_type VARCHAR, kind VARCHAR, "at" TIMESTAMPTZ,'
-    " micro_usd BIGINT",
+_KINDS = dict.fromkeys(("region", "zone", "instance_type", "kind"), object)
+_SELECTS = {
+    LAUNCHES: """SELECT region, zone, instance_type, make_timestamptz("at") AS "at", asked, got
+FROM fresh ORDER BY ALL""",
+    PRICES: """SELECT region, zone, instance_type, kind, make_timestamptz("at") AS "at", micro_usd
+FROM fresh ORDER BY ALL""",
 }
 
 
@@ -89,17 +92,16 @@ def _write(
         fresh = sorted(wanted - set(_rows(db, place, there.get(partition, []), columns)))
         if not fresh:
             continue
-        db.execute(f"CREATE OR REPLACE TEMP TABLE fresh ({_TYPES[table]})")
-        values = ", ".join("make_timestamptz(?::BIGINT)" if name == "at" else "?" for name in columns)
-        db.executemany(f"INSERT INTO fresh VALUES ({values})", fresh)  # noqa: S608 - no text from outside
-        copied(db, place, partition.folder(table), f"SELECT * FROM fresh ORDER BY {_quoted(columns)}")  # noqa: S608 - as above
+        with registered(db, fresh=_arrays(columns, fresh)):
+            copied(db, place, partition.folder(table), _SELECTS[table])
         added += len(fresh)
     return added
 
 
-def _quoted(columns: Sequence[str]) -> str:
-    """Names of columns as SQL, where some are words of it."""
-    return ", ".join(f'"{name}"' for name in columns)
+def _arrays(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    """Rows as columns, of text and of whole numbers."""
+    named = zip(columns, zip(*rows, strict=True), strict=True)
+    return {name: np.array(values, dtype=_KINDS.get(name, np.int64)) for name, values in named}
 
 
 def _read(

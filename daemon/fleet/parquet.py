@@ -117,7 +117,7 @@ def write_spells(db: duckdb.DuckDBPyConnection, place: Place, partition: Partiti
         "known": columns.known[order],
         "hinted": columns.hinted[order],
     }
-    with _registered(db, rows=rows):
+    with registered(db, rows=rows):
         _pools(db, columns.pools, origins, keys)
         db.execute("CREATE OR REPLACE TEMP TABLE causes (n SMALLINT, name VARCHAR)")
         db.executemany("INSERT INTO causes VALUES (?, ?)", list(enumerate(CAUSES)))
@@ -148,7 +148,8 @@ def _pools(
 
 
 @contextlib.contextmanager
-def _registered(db: duckdb.DuckDBPyConnection, **tables: dict[str, Any]) -> Iterator[None]:
+def registered(db: duckdb.DuckDBPyConnection, **tables: dict[str, Any]) -> Iterator[None]:
+    """Arrays as tables of these names, for as long as it goes on."""
     for name, table in tables.items():
         db.register(name, table)
     try:
@@ -185,7 +186,7 @@ def read_flat(
 SELECT id, pool, node, epoch_us(began) AS began, epoch_us(ended) AS ended, {CAUSE_SQL} AS cause,
     age_known AS known, left_on_hint AS hinted FROM {scan(place, files)} {where}"""  # noqa: S608 - quoted
     wanted = {} if ids is None else {"wanted": {"id": ids}}
-    with reading(place.path(files[0])), _registered(db, **wanted):
+    with reading(place.path(files[0])), registered(db, **wanted):
         rows = db.execute(query).fetchnumpy()
         pools, origins, keys = pools_of(db, place, partition, files)
     keys_at = np.searchsorted(keys, rows["pool"])

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from outlast.daemon.fleet import query
 from outlast.daemon.fleet.flat import Flat, Gather, Imported, join, newest, pick
+from outlast.daemon.fleet.ledgers import read_launches, read_prices
 from outlast.daemon.fleet.merge import copy_parquet, merge_parquet
-from outlast.daemon.fleet.parquet import partitions
+from outlast.daemon.fleet.parquet import connection, partitions
 from outlast.daemon.fleet.place import FolderPlace
 from outlast.daemon.fleet.query import table_of
 from outlast.daemon.history.rows import Pool
-from outlast.daemon.rates.table import CAUSES, Origin, Table
+from outlast.daemon.rates.table import CAUSES, Launch, Origin, Price, Table
 from outlast.daemon.rates.tabulate import tabulate
 
 BEGIN = 1_767_200_400.0  # 2025-12-31 17:00 UTC: a month and a year end soon
@@ -199,3 +200,29 @@ def test_partitions_are_by_provider_and_month_of_beginning(tmp_path: Path) -> No
     assert found == {(p, m) for p in ("", "aws", "gcp", "a/../b=c") for m in ("2025-12", "2026-01")}
     assert all(path.is_relative_to(tmp_path / "spells") for path in tmp_path.rglob("*.parquet"))
     same(table_of(place, NOW), in_memory(flat_of(rows), tmp_path))
+
+
+WORDS = st.text(st.characters(codec="utf-8", min_codepoint=32), max_size=4)
+
+
+@given(
+    rows=st.lists(
+        st.tuples(WORDS, WORDS, st.integers(0, 10**6).map(lambda n: BEGIN + n / 4), st.integers(0, 9)),
+        max_size=8,
+    )
+)
+@SLOW
+def test_launches_and_prices_come_back_as_they_were(
+    rows: list[tuple[str, str, float, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever pools are called, each launch and price is there once, after two merges."""
+    place = FolderPlace(tmp_path_factory.mktemp("fleet"))
+    pools = [Pool(provider, "r", zone, "") for provider, zone, *_ in rows]
+    launches = {Launch(pool, at, n + 1, n) for pool, (*_, at, n) in zip(pools, rows, strict=True)}
+    prices = {Price(pool, at, n, "min_bid") for pool, (*_, at, n) in zip(pools, rows, strict=True)}
+    for _ in range(2):
+        merge_parquet(place, Imported(flat_of([]), tuple(launches), tuple(prices)))
+    with connection(place) as db:
+        found = read_launches(db, place), read_prices(db, place)
+    assert [len(found[0]), len(found[1])] == [len(launches), len(prices)]
+    assert (set(found[0]), set(found[1])) == (launches, prices)
