@@ -65,8 +65,8 @@ def test_dev_commands_exist(words: tuple[str, ...]) -> None:
 def test_outlast_commands_exist_with_their_options(words: tuple[str, ...]) -> None:
     """Each sub-command answers --help, and its help names each long option that a page uses."""
     path = [word for word in words[1:] if not word.startswith("-")][:1]
-    if path == ["config"]:
-        path = [word for word in words[1:] if not word.startswith("-")][:2]
+    if path in (["config"], ["history"]) and words[2:] and not words[2].startswith("-"):
+        path.append(words[2])
     text = help_of(*path)
     for option in (word.split("=")[0] for word in words if word.startswith("--")):
         assert re.search(rf"{re.escape(option)}\b", text), f"{' '.join(words)}: no {option}"
