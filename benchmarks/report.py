@@ -3,9 +3,10 @@
     python benchmarks/report.py [--nodes N] [--days N] [--json] [--keep DIR]
 
 A made-up fleet is written as Parquet first (not counted). Then one process merges a day of new spells, and
-another makes the whole report: Parquet to table, study, HTML page. ``query`` is all of it together. Beside
-it plain Python adds up exposure and losses by hour of the week over a sample, and is set against the same
-share of the query. Exit status 1 if a goal is missed or if what is true of the fleet is not found.
+another makes the whole report: Parquet to table, study, HTML page. ``query`` is all of that together. The
+back-test that a report adds is no query: it is timed and printed beside. Plain Python adds up exposure and
+losses by hour of the week over a sample, and its time for all spells is set against the table and the whole.
+Exit status 1 if a goal is missed or if what is true of the fleet is not found.
 """
 
 from __future__ import annotations
@@ -45,20 +46,23 @@ def one_report(folder: str, plan: Plan) -> dict[str, Any]:
     """Read, study and draw, as ``outlast report --html`` does: seconds of each, what was found, memory."""
     from zoneinfo import ZoneInfo
 
-    from outlast.daemon.fleet.place import place_of
-    from outlast.daemon.fleet.query import table_of
+    from outlast.daemon.advice.backtest import backtest
+    from outlast.daemon.advice.values import Request
+    from outlast.daemon.fleet.load import observe
     from outlast.daemon.rates.study import study
-    from outlast.daemon.rates.table import Observed
     from outlast.daemon.report.html import page
 
     seconds: dict[str, float] = {}
     now = BEGINS + (plan.days + 1) * 86400.0
     with _Stage(seconds, "table"):
-        seen = Observed(table_of(place_of(folder), now))
+        seen = observe([folder], now)
     with _Stage(seconds, "study"):
         found = study(seen, now)
     with _Stage(seconds, "page"):
         text = page(found, None, seen, now, ZoneInfo("UTC"))
+    peak, later = _peak(), dict[str, float]()
+    with _Stage(later, "back-test"):
+        test = backtest(seen, Request(hours=24.0))
     return {
         "seconds": seconds,
         "spells": int(seen.table.spells.sum()),
@@ -68,7 +72,8 @@ def one_report(folder: str, plan: Plan) -> dict[str, Any]:
             f"{one.provider} {one.region}": one.peak_hour for one in found.patterns if one.state == "pattern"
         },
         "judged": sum(one.state != "not enough" for one in found.patterns),
-        "peak_bytes": _peak(),
+        "peak_bytes": peak,
+        "backtest": {"seconds": later["back-test"], "weeks": test.weeks, "peak_bytes": _peak()},
     }
 
 
@@ -145,6 +150,7 @@ def measure(plan: Plan, keep: Path | None) -> dict[str, Any]:
         "plain_python_s": seconds,
         "plain_python_spells": count,
         "ratio": seconds / count * found["spells"] / query,
+        "table_ratio": seconds / count * found["spells"] / found["seconds"]["table"],
     }
     return found
 
@@ -200,9 +206,14 @@ def main() -> int:
     stages = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found["seconds"].items())
     print(f"{found['spells']:,} spells, {found['pools']} pools, {found['added']:,} merged: {stages}")
     print(f"peak memory {found['peak_bytes'] / 1e9:.2f} GB, page {found['page_bytes'] / 1e6:.1f} MB")
+    later = found["backtest"]
+    print(
+        f"back-test of {later['weeks']} weeks {later['seconds']:.2f} s, to {later['peak_bytes'] / 1e9:.2f} GB"
+    )
     print(
         f"plain Python: hours of the week of {found['plain_python_spells']:,} spells in"
-        f" {found['plain_python_s']:.2f} s; over all of them {found['ratio']:.1f} times the whole query"
+        f" {found['plain_python_s']:.2f} s; over all of them {found['table_ratio']:.1f} times the table,"
+        f" {found['ratio']:.1f} times the whole query"
     )
     for told, met in goals:
         print(f"{'held  ' if met else 'MISSED'}  {told}")

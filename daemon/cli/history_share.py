@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gzip
+import io
 import json
 import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TextIO, cast
 
 from outlast.daemon.cli import history_common as common
 from outlast.daemon.ops.exit import ExitCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from outlast.daemon.fleet.rollup import Shared
     from outlast.daemon.fleet.telling import Tell
     from outlast.daemon.rates.table import Table
@@ -23,7 +28,7 @@ WHO = "outlast history share"
 _EXAMPLES = """\
 examples:
   outlast history share --out rollup.csv fleet.sqlite3
-  outlast history share --out rollup.csv s3://bucket/outlast --json
+  outlast history share --out rollup.csv.gz s3://bucket/outlast --json
 
 The file has, of each pool, day, hour (UTC) and age band, the instance-hours at risk, the nodes lost and the
 bursts. There are no names of nodes or jobs, no ids, no prices and no single stays in it, and nothing of pools
@@ -43,7 +48,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="as for outlast history merge")
-    parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="the CSV file to write")
+    parser.add_argument(
+        "--out",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="the CSV file to write, packed if it ends in .gz",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
@@ -58,7 +69,7 @@ def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
 
     def share(tell: Tell) -> int:
         seen = observe(args.sources, now, tell)
-        shared = _write(seen.table, args.out)
+        shared = _write(seen.table, args.out, tell)
         if args.json:
             print(
                 json.dumps({"format": 1, "out": str(args.out), **asdict(shared), "notes": list(seen.notes)})
@@ -74,18 +85,32 @@ def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
     return common.guarded(WHO, share)
 
 
-def _write(table: Table, file: Path) -> Shared:
+def _write(table: Table, file: Path, tell: Tell) -> Shared:
     """Write beside and rename: there is a whole file or none."""
     from outlast.daemon.fleet.rollup import write_rollup
 
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, delete=False) as held:
+    with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as held:
         new = Path(held.name)
         try:
-            shared = write_rollup(table, held)
-            held.close()
+            with _text(held, packed=file.suffix == ".gz") as out:
+                shared = write_rollup(table, out, tell)
             new.chmod(0o644)
             new.replace(file)
         except BaseException:
             new.unlink(missing_ok=True)
             raise
     return shared
+
+
+@contextlib.contextmanager
+def _text(held: IO[bytes], *, packed: bool) -> Iterator[TextIO]:
+    """A text file in an open one; without a name or time in it where it is packed."""
+    raw = gzip.GzipFile("", "wb", 1, held, mtime=0) if packed else None
+    out = io.TextIOWrapper(cast("IO[bytes]", raw or held), encoding="utf-8", newline="")
+    try:
+        yield out
+        out.flush()
+    finally:
+        out.detach()
+        if raw is not None:
+            raw.close()

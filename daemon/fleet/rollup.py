@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from outlast.daemon.fleet.faults import shown
+from outlast.daemon.fleet.telling import Tell, nothing
 from outlast.daemon.rates.table import AGE_EDGES_H, UNKNOWN_AGE, Table
 from outlast.daemon.rates.tabulate import HOUR_S
 
@@ -52,7 +54,7 @@ class Shared:
     left_out: int
 
 
-def write_rollup(table: Table, file: Writable) -> Shared:
+def write_rollup(table: Table, file: Writable, tell: Tell = nothing) -> Shared:
     """CSV with ``COLUMNS``: a row where there was exposure or a loss, in order of pool and time.
 
     Exposure is in instance-hours to 0.001; ``day`` and ``hour`` are UTC; the bounds of an age band are empty
@@ -61,12 +63,16 @@ def write_rollup(table: Table, file: Writable) -> Shared:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
     shown_pools = np.flatnonzero(table.nodes >= FLOOR)
-    rows = sum(_write_pool(writer, table, int(pool)) for pool in shown_pools)
+    when = [_when(table.first_hour + hour) for hour in range(table.exposure.shape[2])]
+    rows = 0
+    for done, pool in enumerate(shown_pools.tolist()):
+        tell("writing", done, len(shown_pools))
+        rows += _write_pool(writer, table, pool, when)
     seen = int(np.count_nonzero(table.nodes))
     return Shared(len(shown_pools), rows, seen - len(shown_pools))
 
 
-def _write_pool(writer: Any, table: Table, pool: int) -> int:
+def _write_pool(writer: Any, table: Table, pool: int, when: Sequence[tuple[str, int]]) -> int:
     exposure = np.round(np.asarray(table.exposure[pool], dtype=np.float64), 3).T
     losses, bursts = table.losses[pool].T, table.bursts[pool].T
     hours, bands = np.nonzero((exposure > 0) | (losses > 0))
@@ -74,7 +80,7 @@ def _write_pool(writer: Any, table: Table, pool: int) -> int:
     names = [_cell(name) for name in (at.provider, at.region, at.zone, at.instance_type)]
     names.append(table.origin[pool])
     writer.writerows(
-        (*names, *_when(table.first_hour + hour), *_AGES[band], f"{spent:.3f}", lost, burst)
+        (*names, *when[hour], *_AGES[band], f"{spent:.3f}", lost, burst)
         for hour, band, spent, lost, burst in zip(
             hours.tolist(),
             bands.tolist(),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from outlast.daemon.fleet.flat import CAUSE_NUMBER, Flat
 from outlast.daemon.history.rows import Pool
-from outlast.daemon.rates.table import Columns
+from outlast.daemon.rates.table import Columns, Price
 
 BEGINS = 1_767_225_600.0  # 2026-01-01 00:00 UTC, a Thursday
 # The only region with a daily cycle: its hazard follows 1 + SWING cos(2 pi (hour - PEAK) / 24).
@@ -78,6 +78,16 @@ def by_provider(plan: Plan) -> Iterator[tuple[str, Flat]]:
         mine = [index for index, pool in enumerate(pools) if pool.provider == provider]
         if mine:
             yield provider, _spells(plan, [pools[i] for i in mine], hazards[mine], mine, rng)
+
+
+def prices_of(plan: Plan) -> Iterator[Price]:
+    """What an hour of each pool costs, new each Thursday, a few percent off the week before."""
+    rng = np.random.default_rng((plan.seed, 1))
+    weeks = -(-plan.days // 7)
+    for pool in pools_of(plan):
+        level = np.exp(rng.uniform(np.log(3.0), np.log(12.0)) + np.cumsum(rng.normal(0, 0.03, weeks)))
+        for week, usd in enumerate(level.tolist()):
+            yield Price(pool, BEGINS + week * 7 * 86400.0, round(usd * 1e6))
 
 
 def _spells(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gzip
 import json
 import time
 from dataclasses import replace
@@ -317,6 +318,8 @@ def test_what_is_shared_has_sums_and_no_node(
     lost = [(row["day"], row["hour"], row["age_from_h"]) for row in rows if int(row["losses"])]
     assert lost == [(f"2026-01-0{n}", "8", "4.0") for n in range(1, 5)]
     text = out.read_text()
+    assert call(manual_clock, *words[:2], f"{out}.gz", *words[3:]) == 0
+    assert gzip.decompress(Path(f"{out}.gz").read_bytes()).decode() == text
     assert not any(name in text for name in ("n-0", "n-1", "hidden"))
 
 

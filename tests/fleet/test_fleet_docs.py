@@ -29,7 +29,7 @@ _SQL = re.compile(r"^```sql\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def lines() -> list[list[str]]:
     """The words after ``outlast`` of each example."""
     text = "".join(_SHELL.findall(PAGE)).replace("\\\n", " ")
-    return [shlex.split(line)[1:] for line in text.splitlines()]
+    return [shlex.split(line, comments=True)[1:] for line in text.splitlines()]
 
 
 def outlast(words: list[str], folder: Path) -> str:
