@@ -7,6 +7,8 @@ lie in a table of their own, ``imported``, since they have fewer columns.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple
@@ -112,7 +114,7 @@ def _writing(path: Path) -> Iterator[sqlite3.Connection]:
     """One writer at a time; another one waits for a while."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.closing(schema.connect(path)) as db:
+        with contextlib.closing(_opened(path)) as db:
             db.execute("PRAGMA busy_timeout = 60000")
             db.execute("BEGIN IMMEDIATE")
             yield db
@@ -121,6 +123,17 @@ def _writing(path: Path) -> Iterator[sqlite3.Connection]:
         raise MergeError(f"{path} is no history: {exc}. Name another file to merge into.") from exc
     except (sqlite3.Error, OSError) as exc:
         raise MergeError(f"{path} cannot be written: {exc}. Name another file, or make room.") from exc
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The file, made if it is not there. Two that make it at once would both make its tables."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # no such locks on some network file systems: as good as it gets
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        return schema.connect(path)
+    finally:
+        os.close(folder)
 
 
 def _rows(db: sqlite3.Connection) -> Rows:

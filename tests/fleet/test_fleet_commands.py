@@ -6,6 +6,8 @@ import argparse
 import csv
 import gzip
 import json
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -180,6 +182,48 @@ def test_the_daemons_own_file_is_not_merged_into(
     assert call(manual_clock, "merge", "--into", str(own), str(spells(tmp_path, 3))) == 2
     assert "this node's own history" in capsys.readouterr().err
     assert own.read_bytes() == before
+
+
+# Ready when told so, off when told so: all at the same instant.
+_MERGER = """
+import sys
+from pathlib import Path
+from outlast.daemon.fleet.database import merge_database
+from outlast.daemon.fleet.imports import read_spells
+from outlast.daemon.history.rows import Rows
+into, *files = map(Path, sys.argv[1:])
+flats = [read_spells(file).spells for file in files]
+print("ready", flush=True)
+sys.stdin.readline()
+for flat in flats:
+    merge_database(into, Rows(), flat)
+"""
+
+
+def test_mergers_that_make_a_file_at_once_lose_nothing(tmp_path: Path, manual_clock: ManualClock) -> None:
+    """Three processes find no file, make it, and add what they have; each spell is there once."""
+    one, two, into = spells(tmp_path, 4), spells(tmp_path, 7, "two.csv"), str(tmp_path / "f")
+    mergers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _MERGER, into, *files],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for files in ([one, two], [two, one], [two])
+    ]
+    for process in mergers:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in mergers:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in mergers:
+        _, err = process.communicate(timeout=50)
+        assert process.returncode == 0, err
+    assert said(observe([into], manual_clock.wall()).table)[1:3] == ([7], [7])
 
 
 # ---- import
