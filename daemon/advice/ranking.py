@@ -18,16 +18,15 @@ SURE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A pool that can be priced: ``count`` instances at ``price_usd_h`` for all of them."""
+    """A pool that can be priced: ``count`` instances at ``price_usd_h`` for all of them.
+
+    ``factor`` is the job's hazard by a node's: bursts take several of its nodes at once and count once.
+    """
 
     rate: PoolRate
     price_usd_h: float
     count: int
-
-    @property
-    def factor(self) -> float:
-        """The job's hazard by a node's: bursts take several of its nodes at once and count once."""
-        return max(1.0, self.count / max(1.0, min(self.rate.mean_burst, self.count)))
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

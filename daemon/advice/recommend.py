@@ -17,7 +17,8 @@ from outlast.daemon.advice.values import Advice, BackTest, BidCurve, Request, Ro
 from outlast.daemon.advice.verdict import Findings, decide
 from outlast.daemon.advice.window import weekend, window
 from outlast.daemon.history.rows import Pool
-from outlast.daemon.rates.table import Observed
+from outlast.daemon.rates.gang import gang
+from outlast.daemon.rates.table import Observed, Table
 from outlast.daemon.rates.values import PoolRate, Study
 from outlast.providers.market.base import Quote, Risk
 from outlast.providers.market.catalogue import carries, gpus_of
@@ -42,7 +43,7 @@ def advise(
     offers = Offers(observed.prices, quotes)
     fitting = [rate for rate in study.pools if _fits(rate.pool, request)]
     priced = any(offers.spot(rate.pool) is not None for rate in fitting)
-    candidates = _candidates(fitting, offers, request, priced)
+    candidates = _candidates(fitting, offers, request, priced, observed.table)
     places = {candidate.rate.pool.region for candidate in candidates}
     ranked = rank(candidates, job, remote=len(places) > 1)
     demand = _on_demand(offers, request, study)
@@ -106,7 +107,7 @@ def _count(pool: Pool, request: Request) -> int:
 
 
 def _candidates(
-    rates: Sequence[PoolRate], offers: Offers, request: Request, priced: bool
+    rates: Sequence[PoolRate], offers: Offers, request: Request, priced: bool, table: Table
 ) -> tuple[Candidate, ...]:
     """Pools with enough data, with a price where any has one; without prices an hour costs one."""
     found = []
@@ -115,8 +116,19 @@ def _candidates(
         if rate.state != "ok" or (priced and price is None):
             continue
         count = _count(rate.pool, request)
-        found.append(Candidate(rate, count * (1.0 if price is None else price), count))
+        each = 1.0 if price is None else price
+        found.append(Candidate(rate, count * each, count, _factor(table, rate, count)))
     return tuple(found)
+
+
+def _factor(table: Table, rate: PoolRate, count: int) -> float:
+    """Hits of the whole job by those of one node; where they cannot be told, every loss as one of its own."""
+    if count == 1:
+        return 1.0
+    places = zip(table.pools, table.origin, strict=True)
+    index = next(i for i, place in enumerate(places) if place == (rate.pool, rate.origin))
+    whole, one = gang(table, index, count), gang(table, index, 1)
+    return max(1.0, whole / one) if whole and one else float(count)
 
 
 def _on_demand(offers: Offers, request: Request, study: Study) -> tuple[OnDemand, ...]:

@@ -139,7 +139,7 @@ def _lacks(found: Findings) -> tuple[str, ...]:
     held_back = [rate for rate in found.fitting if rate.state != "ok"]
     lines += [f"{_name(rate.pool)}: {rate.because}" for rate in held_back[:5]]
     if any(one.candidate.count > 1 for one in found.ranked):
-        lines.append("How often one loss hits several nodes of the job: taken from the pool's mean burst.")
+        lines.append("Which nodes of a pool go together: the job's are taken to be any that were up.")
     regions = {one.candidate.rate.pool.region for one in found.eligible}
     if len(regions) == 1:
         lines.append("A standby in another region: only one region can be ranked.")

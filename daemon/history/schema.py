@@ -135,17 +135,33 @@ def read_only(path: Path) -> sqlite3.Connection:
 
 
 def migrate(db: sqlite3.Connection, migrations: tuple[str, ...] = MIGRATIONS) -> None:
-    """Bring the file to the newest version, each step whole or not at all."""
-    for version in range(_pragma(db, "user_version"), len(migrations)):
-        script = f"{migrations[version]}PRAGMA user_version = {version + 1};"
-        if version == 0:
-            script += f"PRAGMA application_id = {APPLICATION_ID};"
+    """Bring the file to the newest version, each step whole or not at all.
+
+    Safe beside other processes that do the same: what is missing is looked at under the lock.
+    """
+    while _pragma(db, "user_version") < len(migrations):
         try:
-            db.executescript(f"BEGIN IMMEDIATE;{script}COMMIT;")
+            db.execute("BEGIN IMMEDIATE")
+            version = _pragma(db, "user_version")
+            if version < len(migrations):
+                script = f"{migrations[version]}PRAGMA user_version = {version + 1};"
+                script += f"PRAGMA application_id = {APPLICATION_ID};" if version == 0 else ""
+                _execute(db, script)
+            db.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
             raise
+
+
+def _execute(db: sqlite3.Connection, script: str) -> None:
+    """Run each statement within the open transaction, which ``executescript`` would commit first."""
+    statement = ""
+    for part in script.split(";"):
+        statement += part + ";"
+        if sqlite3.complete_statement(statement):
+            db.execute(statement)
+            statement = ""
 
 
 def version_of(db: sqlite3.Connection) -> int:

@@ -16,7 +16,7 @@ from outlast.daemon.checkpoint.retention import prune
 from outlast.daemon.cli import verify as command
 from outlast.simulations.saved import FOUR_RANKS, committed, order, save_tag
 from outlast.wire.manifest import MANIFEST_NAME
-from outlast.wire.store import newest_whole, scan, verify
+from outlast.wire.store import newest_whole, scan, verify, walk
 
 VICTIM = "bf16_zero_pp_rank_3_mp_rank_00_optim_states.pt"
 
@@ -200,3 +200,13 @@ def test_verify_says_in_words_what_is_whole_and_what_is_not(
         "epoch-1/latest: names 'global_step200', which is not a whole checkpoint",
         "newest whole: epoch-1/global_step100",
     ]
+
+
+def test_a_file_deleted_under_the_reader_is_left_out(tmp_path: Path) -> None:
+    """Retention may look at a folder that someone else is deleting: that is damage, not an error."""
+    tag = save_tag(tmp_path / "global_step4", FOUR_RANKS)
+    names = [name for name, _ in walk(tag)]
+    seen = walk(tag)
+    first, _ = next(seen)
+    (tag / names[1]).unlink()
+    assert [first, *(name for name, _ in seen)] == [names[0], *names[2:]]

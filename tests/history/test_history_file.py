@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -285,3 +288,20 @@ def test_kill_9_in_mid_write_keeps_all_that_was_acknowledged(tmp_path: Path, aft
     ]
     db.close()
     assert numbers in (list(range(acknowledged)), list(range(acknowledged + 1)))
+
+
+def test_a_file_made_by_many_at_once_is_made_once(tmp_path: Path) -> None:
+    """The daemon and a command may both be the first: each finds the whole format, and none fails."""
+    for attempt in range(5):
+        path = tmp_path / f"{attempt}.sqlite3"
+        barrier = threading.Barrier(6)
+
+        def open_it(path: Path = path, barrier: threading.Barrier = barrier) -> tuple[int, str]:
+            barrier.wait(10)
+            with contextlib.closing(schema.connect(path)) as db:
+                return schema.version_of(db), db.execute("SELECT writer FROM self").fetchone()[0]
+
+        with ThreadPoolExecutor(6) as pool:
+            found = {future.result(30) for future in [pool.submit(open_it) for _ in range(6)]}
+        assert len(found) == 1
+        assert found.pop()[0] == schema.VERSION

@@ -175,13 +175,20 @@ def check_file(path: Path, entry: FileEntry, *, digests: bool = True) -> str:
 
 
 def walk(path: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Every file and link below ``path`` as relative ``/``-separated path and lstat, in a stable order."""
+    """Every file and link below ``path`` as relative ``/``-separated path and lstat, in a stable order.
+
+    What is deleted under the reader's hand is left out.
+    """
     for folder, names, files in os.walk(path):
         names.sort()
         links = [name for name in names if Path(folder, name).is_symlink()]
         for name in sorted(files + links):
             full = Path(folder, name)
-            yield full.relative_to(path).as_posix(), full.lstat()
+            try:
+                info = full.lstat()
+            except FileNotFoundError:
+                continue
+            yield full.relative_to(path).as_posix(), info
 
 
 def _links(path: Path) -> list[Problem]:
