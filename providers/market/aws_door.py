@@ -24,11 +24,21 @@ _THROTTLED = frozenset(
     {"RequestLimitExceeded", "Throttling", "ThrottlingException", "TooManyRequestsException"}
     | {"RequestThrottled", "RequestThrottledException", "SlowDown", "PriorRequestNotComplete"}
 )
+# What an answer to each operation holds at least; botocore takes any XML for an answer.
+_HOLDS = {
+    "describe_regions": "Regions",
+    "describe_availability_zones": "AvailabilityZones",
+    "describe_spot_price_history": "SpotPriceHistory",
+    "get_spot_placement_scores": "SpotPlacementScores",
+}
 _DENIED = frozenset({"UnauthorizedOperation", "AccessDenied", "AuthFailure", "InvalidClientTokenId"})
 
 
 class AwsDoor:
-    """EC2 calls by operation name. Whatever keeps a call from succeeding is a ProviderError of one line."""
+    """EC2 calls by operation name, those in _HOLDS.
+
+    Whatever keeps a call from succeeding is a ProviderError of one line.
+    """
 
     def __init__(self, access: Access) -> None:
         self._clock = access.clock
@@ -85,6 +95,7 @@ class AwsDoor:
     def _blocking(self, region: str, operation: str, told: dict[str, Any]) -> dict[str, Any]:
         try:
             from botocore.exceptions import BotoCoreError, ClientError
+            from botocore.parsers import ResponseParserError
         except ImportError as exc:
             raise ProviderError(INSTALL) from exc
         name = f"{operation} in {region}"
@@ -94,8 +105,12 @@ class AwsDoor:
             raise _refusal(name, exc.response) from exc
         except BotoCoreError as exc:
             raise ProviderError(f"{name}: {_reason(exc)}") from exc
-        except ValueError as exc:  # an address or an answer that botocore cannot read
+        except ResponseParserError as exc:
+            raise ProviderError(f"{name}: the answer is not what AWS answers") from exc
+        except ValueError as exc:  # an address that botocore cannot read
             raise ProviderError(f"{name}: {type(exc).__name__}") from exc
+        if not isinstance(answer.get(_HOLDS[operation]), list):
+            raise ProviderError(f"{name}: the answer is not what AWS answers")
         return answer
 
     def _client(self, region: str) -> Any:
@@ -107,7 +122,8 @@ class AwsDoor:
                 config = Config(
                     connect_timeout=CONNECT_S,
                     read_timeout=READ_S,
-                    retries={"mode": "adaptive", "total_max_attempts": 2},
+                    # Not "adaptive": its waits know no deadline, and throttling is waited out above.
+                    retries={"mode": "standard", "total_max_attempts": 2},
                     user_agent_extra="outlast",
                 )
                 self._clients[region] = boto3.client(

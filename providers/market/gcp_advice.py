@@ -1,4 +1,4 @@
-"""Google's capacity advice by zone: obtainability and estimated uptime now, preemption and prices by day.
+"""Google's capacity advice: obtainability and estimated uptime now, prices by region, preemption by zone.
 
 ``preemptionRate`` is a share of the Spot VMs that stopped, for whatever reason: no hazard. Needs
 credentials. Endpoint "gcp-compute" replaces the address.
@@ -21,6 +21,8 @@ from outlast.providers.market.reading import decode_object, inner, micro_usd, mo
 ADDRESS = "https://compute.googleapis.com"
 AT_ONCE = 4
 MOST_QUESTIONS = 120
+# What is asked of a region; any other question is a zone's name.
+ADVICE, PRICES = "capacity?", "prices?"
 SPOT = {"scheduling": {"provisioningModel": "SPOT"}}
 
 Place = tuple[str, str, str, str]
@@ -38,7 +40,7 @@ class _Round:
 
 
 class GcpAdvice:
-    """Chances of a launch, and the last 30 days, zone by zone; regions must be named."""
+    """Chances of a launch, and the last 30 days; regions must be named."""
 
     name = "gcp-advice"
 
@@ -69,8 +71,8 @@ class GcpAdvice:
 
     async def _gather(self, now: _Round, types: tuple[str, ...], regions: tuple[str, ...]) -> None:
         zones = await self._zones(now, regions)
-        places = [(region, zone) for region in regions for zone in ("", *zones.get(region, ()))]
-        questions = [(region, zone, kind) for kind in types for region, zone in places]
+        places = [(region, what) for region in regions for what in (ADVICE, PRICES, *zones.get(region, ()))]
+        questions = [(region, what, kind) for kind in types for region, what in places]
         if len(questions) > MOST_QUESTIONS:
             now.into.lack(
                 f"{MOST_QUESTIONS} of {len(questions)} questions asked; name fewer types or regions"
@@ -91,19 +93,22 @@ class GcpAdvice:
                 found.setdefault(region, []).append(name)
         return found
 
-    async def _question(self, now: _Round, region: str, zone: str, kind: str) -> None:
-        """The advice for the region where ``zone`` is empty, else the zone's history."""
-        url = f"{now.root}/regions/{region}/advice/{'capacityHistory' if zone else 'capacity'}"
-        told = history_question(kind, zone) if zone else advice_question(kind, max(1, now.want.count))
+    async def _question(self, now: _Round, region: str, what: str, kind: str) -> None:
+        """Advice for the region, its prices, or one zone's preemptions, where ``what`` is the zone."""
+        told = {
+            ADVICE: advice_question(kind, max(1, now.want.count)),
+            PRICES: price_question(kind),
+        }.get(what) or preemption_question(kind, what)
+        url = f"{now.root}/regions/{region}/advice/{'capacity' if what == ADVICE else 'capacityHistory'}"
         reply = await self._client.post(url, told, deadline=now.deadline, headers=now.headers)
         body = decode_object(reply.body, self.name)
-        into, place = now.into, ("gcp", region, zone, kind)
-        if not zone:
+        into, since = now.into, now.into.at - now.want.days * 86400
+        if what == ADVICE:
             into.risks += advice_risks(body, region, kind, into.at, self.name)
-            return
-        since = into.at - now.want.days * 86400
-        into.risks += preemption_risks(body, place, since, self.name)
-        into.quotes += past_prices(body, place, since, self.name)
+        elif what == PRICES:
+            into.quotes += past_prices(body, ("gcp", region, "", kind), since, self.name)
+        else:
+            into.risks += preemption_risks(body, ("gcp", region, what, kind), since, self.name)
 
 
 def advice_question(kind: str, count: int) -> dict[str, Any]:
@@ -116,12 +121,17 @@ def advice_question(kind: str, count: int) -> dict[str, Any]:
     }
 
 
-def history_question(kind: str, zone: str) -> dict[str, Any]:
-    """The body of advice.capacityHistory."""
+def price_question(kind: str) -> dict[str, Any]:
+    """The body of advice.capacityHistory for prices, which are a region's: a zone has none."""
+    return {"instanceProperties": {"machineType": kind, **SPOT}, "types": ["PRICE"]}
+
+
+def preemption_question(kind: str, zone: str) -> dict[str, Any]:
+    """The body of advice.capacityHistory for the preemptions of one zone."""
     return {
         "instanceProperties": {"machineType": kind, **SPOT},
         "locationPolicy": {"location": f"zones/{zone}"},
-        "types": ["PREEMPTION", "PRICE"],
+        "types": ["PREEMPTION"],
     }
 
 

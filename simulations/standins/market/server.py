@@ -1,0 +1,182 @@
+"""What all market stand-ins have in common: an HTTP server whose answers and faults are scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from outlast.providers.base import Clock, SystemClock
+from outlast.simulations.standins import faults
+from outlast.simulations.standins.script import Script, Seen
+
+if TYPE_CHECKING:
+    from typing import Self
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+# More than any client of ours takes; it travels as some tens of kilobytes.
+BOMB_BYTES = 68 * 1024 * 1024
+TOKEN = "stand-in-token"
+
+
+class Market(ABC):
+    """Listens between ``start`` and ``close`` (or as a context manager) on ``host:port``; port 0 picks one.
+
+    All methods are called in the loop that serves. A request that carries credentials must carry TOKEN.
+    """
+
+    def __init__(self, *, host: str = "127.0.0.1", port: int = 0, clock: Clock | None = None) -> None:
+        self.clock = clock or SystemClock()
+        self.script = Script(self.clock)
+        # Headers of every request, in order, and the JSON or form bodies that came with some.
+        self.headers: list[dict[str, str]] = []
+        self.bodies: list[Any] = []
+        self._host = host
+        self._port = port
+        self._runner: web.AppRunner | None = None
+        self._throttles = 0
+        self._after: str | None = None
+        self._slow_s = 0.0
+
+    @property
+    @abstractmethod
+    def endpoints(self) -> dict[str, str]:
+        """What to give to ``Access.endpoints``."""
+
+    @abstractmethod
+    def add_routes(self, app: web.Application) -> None:
+        """Add what the real interface serves."""
+
+    async def start(self) -> None:
+        """Listen. Raises OSError where the address is taken."""
+        app = web.Application(middlewares=[self._front])
+        self.add_routes(app)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._host, self._port).start()
+        except OSError:
+            await self.close()
+            raise
+        self._port = self._runner.addresses[0][1]
+
+    async def close(self) -> None:
+        """Stop listening and drop what hangs."""
+        self.script.closing = True
+        self.script.bump()
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
+
+    @property
+    def url(self) -> str:
+        """Scheme, host and port."""
+        return f"http://{self._host}:{self._port}"
+
+    @property
+    def requests(self) -> list[Seen]:
+        """Requests seen so far."""
+        return list(self.script.requests)
+
+    def throttle(self, times: int, after: str | None = None) -> None:
+        """Refuse the next ``times`` requests as too many, with ``after`` as Retry-After where it is given."""
+        self._throttles, self._after = times, after
+
+    def slow(self, seconds: float) -> None:
+        """Let every answer take this long from now on."""
+        self._slow_s = seconds
+
+    def misbehave(self, kind: str, *, count: int | None = None, path: str = "") -> None:
+        """Answer wrongly from now on; see ``Script.misbehave``. "half" cuts the right answer in two,
+        "huge" is one that grows when it is decompressed. Raises ValueError."""
+        self.script.misbehave(kind, count=count, path=path)
+
+    def behave(self) -> None:
+        """Forget all misbehaviour."""
+        self.script.behave()
+        self._throttles, self._slow_s = 0, 0.0
+
+    def throttled(self, _request: web.Request) -> web.Response:
+        """The answer to a request too many."""
+        headers = {} if self._after is None else {"Retry-After": self._after}
+        body = {"error": {"code": "TooManyRequests", "message": "Too many requests"}}
+        return web.json_response(body, status=429, headers=headers)
+
+    def admitted(self, request: web.Request) -> bool:
+        """Whether a request carries the token."""
+        return request.headers.get("Authorization") == f"Bearer {TOKEN}"
+
+    @web.middleware
+    async def _front(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        seen = self.script.arrived(request.method, request.path, request.query_string)
+        self.headers.append(dict(request.headers))
+        status: int | None = None
+        try:
+            answer = await self._answer(request, handler)
+            status = answer.status
+            return answer
+        finally:
+            self.script.answered(seen, status)
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self._slow_s:
+            await asyncio.sleep(self._slow_s)
+        if self._throttles > 0:
+            self._throttles -= 1
+            return self.throttled(request)
+        fault = self.script.take(request.path)
+        if fault is None:
+            return await self._routed(request, handler)
+        if fault.kind == "half":
+            return await _cut(request, await self._routed(request, handler))
+        if fault.kind == "huge":
+            headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+            return web.Response(body=_bomb(), headers=headers)
+        return await faults.perform(fault, request, self.script)
+
+    async def _routed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        with contextlib.suppress(web.HTTPNotFound, web.HTTPMethodNotAllowed):
+            return await handler(request)
+        return web.Response(status=404, text=faults.HTML, content_type="text/html")
+
+
+@cache
+def _bomb() -> bytes:
+    return gzip.compress(b"[" + b" " * BOMB_BYTES + b"]", compresslevel=9)
+
+
+async def _cut(request: web.Request, whole: web.StreamResponse) -> web.StreamResponse:
+    """The first half of an answer, then the end of the connection."""
+    body = whole.body if isinstance(whole, web.Response) else b""
+    content = body if isinstance(body, bytes) else b"{}"
+    answer = web.StreamResponse(headers={"Content-Length": str(len(content))})
+    with contextlib.suppress(ConnectionError):
+        await answer.prepare(request)
+        await answer.write(content[: len(content) // 2])
+        if request.transport is not None:
+            request.transport.close()
+    return answer
+
+
+def pages(rows: list[Any], start: int, size: int) -> tuple[list[Any], int | None]:
+    """``size`` rows from ``start`` on, and where the next page starts."""
+    ends = start + size
+    return rows[start:ends], ends if ends < len(rows) else None
+
+
+def json_response(body: Any, status: int = 200) -> web.Response:
+    """A JSON answer."""
+    return web.json_response(body, status=status)
