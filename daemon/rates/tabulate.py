@@ -66,7 +66,8 @@ def tabulate(columns: Columns, now: float) -> Table:
     )
     shape = (len(columns.pools), BANDS, hours)
     lost = np.flatnonzero(np.isin(columns.cause, _LOST))
-    lost = lost[np.lexsort((columns.ended[lost], columns.pool[lost]))]
+    # Of nodes lost at one instant the youngest is a burst's first, so that no order of the rows says who is.
+    lost = lost[np.lexsort((_band(stays, lost), columns.ended[lost], columns.pool[lost]))]
     heads = _heads(columns.pool[lost], columns.ended[lost])
     pools = len(columns.pools)
     left = columns.hinted & (columns.cause == _LEFT)
@@ -193,12 +194,16 @@ def _heads(pool: Counts, at: Floats) -> NDArray[np.bool_]:
 
 def _placed(stays: _Stays, rows: NDArray[np.int64], shape: tuple[int, int, int]) -> Counts:
     """Count rows by pool, band and hour of their end; an end at a bound belongs to what was before it."""
-    band = np.searchsorted(AGE_EDGES_H, stays.length[rows], side="left") - 1
-    band = np.where(stays.known[rows], np.maximum(band, 0), UNKNOWN_AGE)
     hour = np.ceil(stays.ended[rows]).astype(np.int64) - 1
     cube = np.zeros(shape, dtype=np.int32)
-    np.add.at(cube, (stays.pool[rows], band, hour), 1)
+    np.add.at(cube, (stays.pool[rows], _band(stays, rows), hour), 1)
     return cube
+
+
+def _band(stays: _Stays, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The band of age in which each of these rows ended."""
+    band = np.searchsorted(AGE_EDGES_H, stays.length[rows], side="left") - 1
+    return np.where(stays.known[rows], np.maximum(band, 0), UNKNOWN_AGE)
 
 
 # ---- counts a pool
