@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from outlast.daemon.core.deadline import Verdict
+
 
 class Role(StrEnum):
     """What this node is to the job. ``FENCED``: it was primary, and a higher epoch exists elsewhere."""
@@ -106,7 +108,9 @@ class PeerFact:
 class Facts:
     """Everything the primary's plan looks at. ``given_up`` holds ids of flushes that will not come.
 
-    ``incomplete_since``: when a rank was first missed; None while all are connected.
+    ``incomplete_since``: when a rank was first missed; None while all are connected. ``flush_s``: from the
+    request of a flush to its commit. ``flush_bytes``: what the last whole transfer had to send; ``unsent``:
+    what the transfer of ``shipping`` still has to.
     """
 
     now: float
@@ -129,6 +133,8 @@ class Facts:
     can_stand_by: bool = False
     flush_s: float | None = None
     ship_bytes_s: float | None = None
+    flush_bytes: int | None = None
+    unsent: int | None = None
 
     @property
     def complete(self) -> bool:
@@ -240,7 +246,8 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do now, and the one sentence of why."""
+    """What to do now, and the one sentence of why. ``verdict``: the deadline plan that a notice makes."""
 
     actions: tuple[Action, ...]
     because: str
+    verdict: Verdict | None = None

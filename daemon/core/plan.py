@@ -6,6 +6,7 @@ whether to hand over. Each rule gives its sentence; the first sentence that matt
 
 from __future__ import annotations
 
+from outlast.daemon.core.deadline import Outlook, decide
 from outlast.daemon.core.facts import (
     Action,
     AskFlush,
@@ -39,6 +40,8 @@ MARGIN_S = 2.0
 REJOIN_S = 10.0
 # Where the deadline is now or past, nothing is lost by trying for as long as the node lives.
 NO_WARNING_S = 30.0
+# After these the disk is there again. A disk inside the host is not; only a peer helps there.
+SURVIVED = frozenset({"stop", "hibernate", "pause"})
 
 
 def plan(facts: Facts) -> Decision:
@@ -51,7 +54,7 @@ def plan(facts: Facts) -> Decision:
     first = _flush(facts, facts.flush) if facts.flush is not None else _next_flush(facts)
     later = _replicate(facts)
     actions = (*first.actions, *later.actions)
-    return Decision(actions, _sentence(first, later) or _quiet(facts))
+    return Decision(actions, _sentence(first, later) or _quiet(facts), first.verdict)
 
 
 def _sentence(first: Decision, later: Decision) -> str:
@@ -161,36 +164,43 @@ def _answered(facts: Facts, notice: NoticeFact) -> bool:
 
 def _flush_for_notice(facts: Facts, notice: NoticeFact) -> Decision:
     left = notice.deadline - facts.now
-    if _should_only_ship(facts, left):
-        assert facts.newest is not None
-        tag = facts.newest.tag
-        why = f"{left:.1f} s are too short for a flush of {facts.flush_s:.1f} s: ship {tag} instead"
-        return Decision((GiveUp(notice.episode, why),), why)
+    verdict = decide(_outlook(facts, notice, left))
+    if not verdict.flushes:
+        return Decision((GiveUp(notice.episode, verdict.sentence),), verdict.sentence, verdict)
     margin = min(MARGIN_S, left / 4)
     give_up_at = notice.deadline - margin if left > 0 else facts.now + NO_WARNING_S
     ask = AskFlush(
         notice.episode, Cause.NOTICE, _notice(facts), give_up_at, notice.deadline, facts.peer is not None
     )
-    return Decision((ask,), f"{_notice(facts)}: flush, then {_prospect(facts, left)}")
+    return Decision((ask,), f"{_notice(facts)}: {verdict.sentence}", verdict)
 
 
-def _should_only_ship(facts: Facts, left: float) -> bool:
-    """The measured flush does not fit, and something committed is not yet at a reachable peer."""
-    if facts.flush_s is None or left <= 0 or facts.flush_s < left or not _unshipped(facts):
-        return False
-    return facts.peer is not None and facts.peer.reachable is True
-
-
-def _prospect(facts: Facts, left: float) -> str:
-    if facts.peer is None:
-        return "keep it here (no peer is configured)"
+def _outlook(facts: Facts, notice: NoticeFact, left: float) -> Outlook:
+    """The facts as the deadline plan weighs them; the measured flush ends with its commit."""
+    under_way, unsent = _under_way(facts)
     size = facts.newest.size if facts.newest else 0
-    if facts.flush_s is None or facts.ship_bytes_s is None or not size:
-        return "ship it and hand over (not measured yet how long that takes)"
-    need = facts.flush_s + size / facts.ship_bytes_s
-    if need <= left:
-        return f"ship it and hand over ({need:.1f} s needed, {left:.1f} s left)"
-    return f"ship what fits: {need:.1f} s needed, {max(left, 0):.1f} s left; else the peer's newest counts"
+    return Outlook(
+        left_s=left,
+        flush_s=facts.flush_s,
+        bytes_s=facts.ship_bytes_s,
+        flush_bytes=facts.flush_bytes if facts.flush_bytes is not None else size or None,
+        unsent=unsent,
+        under_way=under_way.tag if under_way else "",
+        margin_s=max(0.0, min(MARGIN_S, left / 4)),
+        # Without a peer the folder is all there is: whoever configured that has it on a disk that lasts.
+        survives=notice.action in SURVIVED or facts.peer is None,
+        peer=facts.peer is not None,
+        reachable=facts.peer.reachable if facts.peer else None,
+    )
+
+
+def _under_way(facts: Facts) -> tuple[Place | None, int | None]:
+    """The committed checkpoint that is not at the peer yet, and the bytes it lacks; None is not known."""
+    if facts.shipping is not None:
+        return facts.shipping, facts.unsent if facts.unsent is not None else facts.shipping.size or None
+    if not _unshipped(facts) or facts.newest is None:
+        return None, 0
+    return facts.newest, facts.newest.size or None
 
 
 def _notice(facts: Facts) -> str:
