@@ -31,6 +31,8 @@ _HOLDS = {
     "describe_spot_price_history": "SpotPriceHistory",
     "get_spot_placement_scores": "SpotPlacementScores",
 }
+# Making clients is not thread-safe, not for two doors either: they share boto3's session. Using them is.
+_MAKING = threading.Lock()
 _DENIED = frozenset({"UnauthorizedOperation", "AccessDenied", "AuthFailure", "InvalidClientTokenId"})
 
 
@@ -46,7 +48,6 @@ class AwsDoor:
         self._endpoint = access.endpoints.get("ec2")
         self._threads: ThreadPoolExecutor | None = None
         self._clients: dict[str, Any] = {}
-        self._making = threading.Lock()
         self._closed = False
 
     async def call(self, region: str, operation: str, deadline: float, **told: Any) -> dict[str, Any]:
@@ -117,7 +118,7 @@ class AwsDoor:
         import boto3
         from botocore.config import Config
 
-        with self._making:  # making clients is not thread-safe, using them is
+        with _MAKING:
             if region not in self._clients:
                 config = Config(
                     connect_timeout=CONNECT_S,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -10,6 +11,7 @@ from outlast.providers.market.base import Quote
 from outlast.providers.market.reading import micro_usd, when, word
 
 PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+){1,3}-\d{1,2}", re.ASCII)
 
 
 def zone_ids(page: Mapping[str, Any]) -> dict[str, str]:
@@ -42,9 +44,14 @@ def spot_prices(
         if not zone_id:
             unknown[zone or "a zone without a name"] = None
             continue
-        place = region or (zone or "").rstrip("abcdefghijklmnopqrstuvwxyz")
-        quotes.append(Quote("aws", place, zone_id, kind, "spot", price, at, source))
+        quotes.append(Quote("aws", region or _region(zone), zone_id, kind, "spot", price, at, source))
     return quotes, list(unknown)
+
+
+def _region(zone: str | None) -> str:
+    """The region that a zone's name begins with: us-east-1a and us-east-1-bos-1a are of us-east-1."""
+    found = _REGION.match(zone or "")
+    return found[0] if found else ""
 
 
 def _time(value: Any) -> float | None:

@@ -36,7 +36,11 @@ Row = dict[str, Any]
 
 
 class AwsMarket(Market):
-    """``zones``, ``history``, ``scores`` and ``advisor`` are what it answers from, and may be changed."""
+    """``zones``, ``history``, ``scores`` and ``advisor`` are what it answers from, and may be changed.
+
+    ``refusals`` has error codes by action, or by the region that a request is signed for. With ``circle``
+    the second page of an answer is followed by itself.
+    """
 
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0, clock: Clock | None = None) -> None:
         super().__init__(host=host, port=port, clock=clock)
@@ -53,6 +57,8 @@ class AwsMarket(Market):
             {"region": "us-west-2", "availabilityZoneId": "usw2-az1", "score": 1},
         ]
         self.advisor: Any = ADVISOR
+        self.refusals: dict[str, str] = {}
+        self.circle = False
 
     @property
     def endpoints(self) -> dict[str, str]:
@@ -80,6 +86,9 @@ class AwsMarket(Market):
         if "Authorization" not in request.headers:
             return _refusal("MissingAuthenticationToken", 401)
         action = form.get("Action", "")
+        region = request.headers["Authorization"].split("/")[2]
+        if code := self.refusals.get(action) or self.refusals.get(region):
+            return _refusal(code, 400)
         if action == "DescribeRegions":
             rows = [{"regionName": region, "regionEndpoint": "ec2.amazonaws.com"} for region in self.zones]
             return _answer(action, "regionInfo", rows)
@@ -98,6 +107,7 @@ class AwsMarket(Market):
 
     def _paged(self, action: str, name: str, rows: list[Row], form: dict[str, str]) -> web.Response:
         part, following = pages(rows, int(form.get("NextToken") or "0"), self.page_size)
+        following = self.page_size if self.circle else following
         return _answer(action, name, part, "" if following is None else str(following))
 
 
