@@ -56,7 +56,6 @@ def pools(server: str, region: str, kind: str) -> set[tuple[str, str, str]]:
     return {(region, zones[row["Location"]], kind) for row in offered["InstanceTypeOfferings"]}
 
 
-@pytest.mark.blocking  # asks the server by AWS's own client in between
 async def test_prices_come_under_zone_ids(server: str, clock: SkippingClock) -> None:
     """Each zone that offers a type has its price, under the id that is the same in every account."""
     kinds = ("g5.xlarge", "p4d.24xlarge")
@@ -68,7 +67,6 @@ async def test_prices_come_under_zone_ids(server: str, clock: SkippingClock) -> 
     assert answer.complete
 
 
-@pytest.mark.blocking  # asks the server by AWS's own client in between
 async def test_without_regions_all_of_the_accounts_are_asked(server: str, clock: SkippingClock) -> None:
     """The account's own list of regions counts, and a region without an offer has no price."""
     regions = {row["RegionName"] for row in ec2(server, "us-east-1").describe_regions()["Regions"]}
