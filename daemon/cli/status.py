@@ -78,6 +78,10 @@ def _job(job: dict[str, Any]) -> Iterator[str]:
         yield f"  trainer: {ranks}, step {trainer['step']}{pace}{parked}"
     else:
         yield f"  trainer: {'done' if trainer['done'] else 'not connected'}"
+    if job.get("plan"):
+        yield f"  plan: {job['plan']['sentence']}"
+    if job.get("taken_now"):
+        yield f"  {job['taken_now']['sentence']}"
     if newest:
         yield f"  committed: {newest['tag']} ({newest['bytes']} bytes)"
     if peer:

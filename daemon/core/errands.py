@@ -64,6 +64,12 @@ class Errands:
         return {name: place for name, (_, place) in self._running.items()}
 
     @property
+    def unsent(self) -> int | None:
+        """Bytes that the transfer under way still has to send; None without one."""
+        sent, total = self.sent
+        return max(0, total - sent) if "ship" in self._running else None
+
+    @property
     def safe(self) -> bool:
         """Nothing more of this job is to be saved here: handed over, or its newest is at the peer."""
         if self._job.state.role is not Role.PRIMARY:
@@ -182,12 +188,16 @@ class Errands:
             job.name, place.epoch, place.tag, self._peer.name, "began", bytes=manifest.total_bytes
         )
         began = self._clock.monotonic()
+        anew = self._failures == 0
+        self.sent = (0, manifest.total_bytes)
         shipped = await self._peer.ship(Committed(folder, place.tag, manifest), self._progress)
         seconds = self._clock.monotonic() - began
         self._at_peer = place
         self._failures, self._because, self._retry_at = 0, "", 0.0
         if shipped.bytes_sent > 0 and seconds > 0:
             job.ship_bytes_s = shipped.bytes_sent / seconds
+        # What a transfer that broke off had sent is not sent again, and says nothing of the next one.
+        job.flush_bytes = shipped.bytes_sent if anew else job.flush_bytes
         self._note_verified(place, shipped.bytes_sent, seconds)
         await self._prune(place.order)
 

@@ -11,6 +11,7 @@ import os
 import secrets
 from pathlib import Path
 
+from outlast.daemon.core.deadline import Verdict
 from outlast.daemon.core.facts import Cause, Facts, PeerFact, Place, Role
 from outlast.daemon.core.flushes import Flushes
 from outlast.daemon.core.notices import Live
@@ -46,6 +47,8 @@ class Job(Flushes):
         self.resumed_at: int | None = None
         self.done_step: int | None = None
         self.ship_bytes_s: float | None = None
+        self.flush_bytes: int | None = None
+        self.verdict: Verdict | None = None
         self.last_decision = ""
         self._record = record
         self._incomplete_since: float | None = None
@@ -164,12 +167,18 @@ class Job(Flushes):
         if live != self.notice:
             if live is None or self.notice is None or live.episode != self.notice.episode:
                 self.notice_since = self._clock.monotonic() if live else None
+                self.verdict = None
             self.notice = live
             self.alarm.set()
             self.changed.set()
 
-    def facts(self, peer: PeerFact | None, in_flight: dict[str, Place | None]) -> Facts:
-        """Everything the plan looks at, now. ``in_flight``: long actions under way, by name."""
+    def facts(
+        self, peer: PeerFact | None, in_flight: dict[str, Place | None], unsent: int | None = None
+    ) -> Facts:
+        """Everything the plan looks at, now. ``in_flight``: long actions under way, by name.
+
+        ``unsent``: the bytes that the transfer among them still has to send.
+        """
         if self.state.role is Role.PRIMARY:
             self._wish_on_interval()
         return Facts(
@@ -193,6 +202,8 @@ class Job(Flushes):
             can_stand_by=self.can_stand_by,
             flush_s=self.flush_s,
             ship_bytes_s=self.ship_bytes_s,
+            flush_bytes=self.flush_bytes,
+            unsent=unsent,
         )
 
     def became(self, state: JobState) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
+from outlast.daemon.core.deadline import Verdict
 from outlast.daemon.core.errands import Errands
 from outlast.daemon.core.facts import (
     Action,
@@ -73,7 +74,8 @@ class Keeper:
                 await self._sleep()
 
     def _decide(self, group: asyncio.TaskGroup) -> None:
-        decision = plan(self._job.facts(self._errands.peer_fact(), self._errands.in_flight))
+        errands = self._errands
+        decision = plan(self._job.facts(errands.peer_fact(), errands.in_flight, errands.unsent))
         self._tell(decision)
         for action in decision.actions:
             if not self._speak(group, action):
@@ -84,6 +86,15 @@ class Keeper:
         if _gist(decision.because) != _gist(self._job.last_decision):
             log.info("decided", job=self._job.name, because=decision.because)
         self._job.last_decision = decision.because
+        if decision.verdict is not None:
+            self._log_plan(decision.verdict)
+
+    def _log_plan(self, verdict: Verdict) -> None:
+        job, figures = self._job, {"needed_s": verdict.needed_s, "left_s": verdict.left_s}
+        job.verdict = verdict
+        log.info("planned", job=job.name, choice=verdict.choice.value, because=verdict.sentence, **figures)
+        episode = job.notice.episode if job.notice else ""
+        self._record.event("planned", job.name, episode, choice=verdict.choice.value, **figures)
 
     async def _sleep(self) -> None:
         facts = self._job.facts(self._errands.peer_fact(), {})

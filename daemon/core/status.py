@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from outlast import __version__
+from outlast.daemon.core.deadline import Verdict
 from outlast.daemon.core.errands import Errands
-from outlast.daemon.core.facts import Place
+from outlast.daemon.core.facts import PeerFact, Place, Role
 from outlast.daemon.core.job import Job
 from outlast.daemon.core.notices import Board
+from outlast.daemon.core.prospect import prospect
 from outlast.daemon.core.watch import Watcher
 from outlast.providers.base import Clock
 
@@ -73,6 +75,34 @@ def job_status(job: Job, errands: Errands, parked: int) -> dict[str, Any]:
         "newest": _place(job.newest),
         "next_checkpoint_s": job.interval_left(),
         "peer": _peer(errands),
+        "taken_now": _taken_now(job, errands.peer_fact()),
+        "plan": _plan(job.verdict) if job.notice is not None else None,
+    }
+
+
+def _taken_now(job: Job, peer: PeerFact | None) -> dict[str, Any] | None:
+    """What a loss this instant would cost; only a primary has something to lose."""
+    if job.state.role is not Role.PRIMARY:
+        return None
+    trained = max(job.ranks.step, job.done_step or 0, job.newest.step if job.newest else 0)
+    seen = prospect(trained, job.ranks.step_s, job.newest, peer)
+    return {
+        "step": seen.step,
+        "peer_step": seen.peer,
+        "lost_steps": seen.lost_steps,
+        "lost_s": seen.lost_s,
+        "sentence": seen.sentence,
+    }
+
+
+def _plan(verdict: Verdict | None) -> dict[str, Any] | None:
+    if verdict is None:
+        return None
+    return {
+        "choice": verdict.choice.value,
+        "needed_s": verdict.needed_s,
+        "left_s": verdict.left_s,
+        "sentence": verdict.sentence,
     }
 
 

@@ -84,6 +84,7 @@ def test_status_is_a_stable_object(place: Place) -> None:
     assert set(status.json) == {"format", "node", "version", "provider", "notices", "history", "jobs"}
     (job,) = status.json["jobs"]
     assert {"name", "role", "epoch", "because", "trainer", "flush", "held", "newest", "peer"} <= set(job)
+    assert {"next_checkpoint_s", "taken_now", "plan"} <= set(job)
     assert (job["name"], job["role"], job["epoch"]) == ("tune", "primary", 1)
     assert (job["newest"], job["peer"], job["flush"], job["held"]) == (None, None, None, False)
     assert job["trainer"]["ranks"] == 0
@@ -105,7 +106,9 @@ def test_a_checkpoint_on_demand(place: Place) -> None:
         spoken = place.outlast("checkpoint", "--job", "tune")
         assert "committed" in spoken.out
         assert str(place.folder / "ckpt/epoch-1/global_step") in spoken.out
-        assert "2 of 2 ranks, step" in place.outlast("status").out
+        words = place.outlast("status").out
+        assert "2 of 2 ranks, step" in words
+        assert "  taken now, you would lose " in words
 
 
 def test_what_cannot_be_asked(place: Place) -> None:
