@@ -17,7 +17,10 @@ _REGION = re.compile(r"[a-z]{2}(-[a-z]+){1,3}-\d{1,2}", re.ASCII)
 def zone_ids(page: Mapping[str, Any]) -> dict[str, str]:
     """Zone name to zone id, of DescribeAvailabilityZones."""
     found = {}
-    for row in page.get("AvailabilityZones", []) or []:
+    listed = page.get("AvailabilityZones")
+    for row in listed if isinstance(listed, list) else ():
+        if not isinstance(row, Mapping):
+            continue
         name, zone_id = word(row.get("ZoneName")), word(row.get("ZoneId"))
         if name and zone_id:
             found[name] = zone_id
@@ -41,10 +44,11 @@ def spot_prices(
         if not kind or price is None or at is None:
             continue
         zone_id = word(row.get("AvailabilityZoneId")) or zones.get(zone or "", "")
-        if not zone_id:
+        place = region or _region(zone)
+        if not zone_id or not place:
             unknown[zone or "a zone without a name"] = None
             continue
-        quotes.append(Quote("aws", region or _region(zone), zone_id, kind, "spot", price, at, source))
+        quotes.append(Quote("aws", place, zone_id, kind, "spot", price, at, source))
     return quotes, list(unknown)
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args
 
 from outlast.providers.base import ProviderError
 from outlast.providers.market.base import Answer, Measure, Quote, QuoteKind, Risk
-from outlast.providers.market.reading import MOST_USD, word
+from outlast.providers.market.reading import MOST_USD, YEAR_10000, word
 from outlast.providers.parse import printable
 
 FORMAT = 1
@@ -30,7 +30,7 @@ def _answer(row: Any, where: str) -> Answer:
     risks = tuple(_risk(r, f"{where}.risks[{i}]") for i, r in enumerate(_list(row, "risks", where)))
     lacks = tuple(printable(text, 400) for text in _list(row, "lacks", where) if isinstance(text, str))
     flags = (row.get("cached", False) is True, row.get("complete", True) is True)
-    return Answer(source, _number(row, "at", where), quotes, risks, lacks, *flags)
+    return Answer(source, _at(row, where), quotes, risks, lacks, *flags)
 
 
 def _quote(row: Any, where: str) -> Quote:
@@ -39,7 +39,7 @@ def _quote(row: Any, where: str) -> Quote:
     micro = row.get("micro_usd")
     if not isinstance(micro, int) or isinstance(micro, bool) or not 0 < micro <= MOST_MICRO:
         raise ProviderError(f"{where}.micro_usd is no whole number of millionths of a dollar")
-    return Quote(*place, kind, micro, _number(row, "at", where), _text(row, "source", where))
+    return Quote(*place, kind, micro, _at(row, where), _text(row, "source", where))
 
 
 def _risk(row: Any, where: str) -> Risk:
@@ -50,7 +50,7 @@ def _risk(row: Any, where: str) -> Risk:
         raise ProviderError(f"{where}: low is above high")
     text = row.get("text")
     shown = printable(text, 60) if isinstance(text, str) else ""
-    return Risk(*place, measure, low, high, shown, _number(row, "at", where), _text(row, "source", where))
+    return Risk(*place, measure, low, high, shown, _at(row, where), _text(row, "source", where))
 
 
 def _place(row: Any, where: str) -> tuple[str, str, str, str]:
@@ -66,6 +66,13 @@ def _text(row: dict[str, Any], key: str, where: str) -> str:
     if found is None:
         raise ProviderError(f"{where}.{key} is no name")
     return found
+
+
+def _at(row: dict[str, Any], where: str) -> float:
+    seconds = _number(row, "at", where)
+    if not 0 <= seconds < YEAR_10000:
+        raise ProviderError(f"{where}.at is no time in UTC epoch seconds")
+    return seconds
 
 
 def _number(row: dict[str, Any], key: str, where: str) -> float:

@@ -13,7 +13,7 @@ from typing import get_args
 
 from outlast.providers.base import ProviderError
 from outlast.providers.market.base import Answer, Quote, QuoteKind
-from outlast.providers.market.reading import micro_usd, number, when, word
+from outlast.providers.market.reading import micro_usd, number, seconds_of, when, word
 
 NEEDED = ("provider", "region", "instance_type", "kind", "usd_per_hour")
 COLUMNS = ("provider", "region", "zone", "instance_type", "kind", "usd_per_hour", "at")
@@ -25,7 +25,10 @@ def read(content: bytes, at: float, source: str) -> Answer:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
-        raise ProviderError("it is neither JSON nor a CSV file in UTF-8") from exc
+        raise ProviderError(
+            "it is neither JSON nor a CSV file in UTF-8; take what `outlast prices --json` prints, a CSV of "
+            "prices, or a source's own answer"
+        ) from exc
     reader = csv.DictReader(io.StringIO(text, newline=""))
     try:
         missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
@@ -36,7 +39,8 @@ def read(content: bytes, at: float, source: str) -> Answer:
             )
         quotes = tuple(_quote(row, reader.line_num, at, source) for row in reader)
     except csv.Error as exc:
-        raise ProviderError(f"line {reader.line_num}: it is no CSV") from exc
+        # A line is counted once it has been read.
+        raise ProviderError(f"line {reader.line_num + 1}: it is no CSV") from exc
     return Answer(source, at, quotes)
 
 
@@ -71,5 +75,4 @@ def _quote(row: dict[str, str | None], line: int, now: float, source: str) -> Qu
 def _time(text: str | None, now: float) -> float | None:
     if not text:
         return now
-    seconds = number(text)
-    return when(text) if seconds is None else float(seconds)
+    return when(text) if number(text) is None else seconds_of(text)

@@ -14,6 +14,7 @@ from outlast.providers.base import ProviderError
 
 # No instance-hour costs this much: what is above it is not a price.
 MOST_USD = Decimal(100_000)
+YEAR_10000 = 253_402_300_800
 _NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,18})?([eE][+-]?\d{1,2})?", re.ASCII)
 _WORD = re.compile(r"[\w./:+@()-]{1,128}", re.ASCII)
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.\d{1,9})?(Z|[+-]\d\d:\d\d)?", re.ASCII)
@@ -89,6 +90,12 @@ def micro_usd(value: Any) -> int | None:
     return int((dollars * 1_000_000).to_integral_value(ROUND_HALF_EVEN)) or None
 
 
+def seconds_of(value: Any) -> float | None:
+    """UTC epoch seconds given as a number or as text; None for what lies before 1970 or after year 9999."""
+    found = number(value)
+    return float(found) if found is not None and 0 <= found < YEAR_10000 else None
+
+
 def money(value: Any) -> Decimal | None:
     """Dollars of a Google ``Money`` {currencyCode, units, nanos}; None for another currency or none."""
     if not isinstance(value, dict) or value.get("currencyCode", "USD") != "USD":
@@ -108,7 +115,7 @@ def when(value: Any) -> float | None:
         seconds = (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
     except (ValueError, OverflowError):
         return None
-    return seconds if seconds >= 0 else None
+    return seconds if 0 <= seconds < YEAR_10000 else None
 
 
 def _refuse(name: str) -> Any:

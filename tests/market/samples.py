@@ -1,14 +1,17 @@
-"""Answers as hypothesis draws them: everything that a source may say."""
+"""Answers as hypothesis draws them, what sources answer as somebody saved it, and that with damage."""
 
 from __future__ import annotations
 
 import string
-from typing import get_args
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 
 from outlast.providers.market.base import Answer, Measure, Quote, QuoteKind, Risk
 from outlast.providers.market.own_json import MOST_MICRO
+from outlast.simulations.standins.market import AzureMarket, VastMarket
+from outlast.simulations.standins.market.aws import ADVISOR
+from outlast.simulations.standins.market.gcp import a2_skus
 
 WORDS = st.text(string.ascii_letters + string.digits + "_./:+@()-", min_size=1, max_size=128)
 TIMES = st.floats(0, 4_000_000_000)
@@ -47,3 +50,48 @@ ANSWERS = st.builds(
     st.booleans(),
     st.booleans(),
 )
+
+
+def price(zone: str, usd: str, at: str, **more: str) -> dict[str, str]:
+    """A row of AWS's history as its command line prints it."""
+    row = {"AvailabilityZone": zone, "InstanceType": "p4d.24xlarge", "ProductDescription": "Linux/UNIX"}
+    return {**row, "SpotPrice": usd, "Timestamp": at, **more}
+
+
+HISTORY = [
+    price("us-east-1a", "9.831600", "2026-12-01T10:00:00+00:00"),
+    price("us-east-1-bos-1a", "12.012345", "2026-11-30T00:00:00+00:00"),
+    price("us-east-1a", "3.0", "2026-11-30T00:00:00+00:00", ProductDescription="Windows"),
+]
+ZONES = [
+    {"ZoneName": "us-east-1a", "ZoneId": "use1-az4", "RegionName": "us-east-1"},
+    {"ZoneName": "us-east-1-bos-1a", "ZoneId": "use1-bos1-az1", "RegionName": "us-east-1"},
+]
+SCORES = [
+    {"sku": "Standard_ND96asr_v4", "region": "eastus", "score": "High", "isQuotaAvailable": True},
+    {"sku": "Standard_ND96asr_v4", "region": "westus2", "score": "DataNotFoundOrStale"},
+]
+# What sources answer, as somebody saved it, by the source.
+SAVED: dict[str, dict[str, Any]] = {
+    "aws-advisor": ADVISOR,
+    "aws-prices": {"SpotPriceHistory": HISTORY, "AvailabilityZones": ZONES},
+    "azure-prices": {"BillingCurrency": "USD", "Items": AzureMarket().rows, "NextPageLink": None},
+    "azure-evictions": {"data": [*AzureMarket().evictions, *AzureMarket().history], "totalRecords": 4},
+    "azure-scores": {"desiredCount": 1, "placementScores": SCORES},
+    "gcp-prices": {"skus": a2_skus(), "nextPageToken": ""},
+    "vast": {"offers": VastMarket().offers},
+}
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+VALUES = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.text(max_size=8), LEAVES, max_size=3)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, whole: Any) -> Any:
+    """A copy of a JSON value in which something, anywhere, is another value."""
+    if isinstance(whole, dict) and whole and draw(st.integers(0, 7)):
+        key = draw(st.sampled_from(sorted(whole)))
+        return {**whole, key: draw(damaged(whole[key]))}
+    if isinstance(whole, list) and whole and draw(st.integers(0, 7)):
+        n = draw(st.integers(0, len(whole) - 1))
+        return [*whole[:n], draw(damaged(whole[n])), *whole[n + 1 :]]
+    return draw(VALUES)

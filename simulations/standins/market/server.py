@@ -40,6 +40,8 @@ class Market(ABC):
         self._host = host
         self._port = port
         self._runner: web.AppRunner | None = None
+        # Answer this to everything, in place of what is right.
+        self.says: bytes | None = None
         self._throttles = 0
         self._after: str | None = None
         self._slow_s = 0.0
@@ -137,6 +139,8 @@ class Market(ABC):
         if self._throttles > 0:
             self._throttles -= 1
             return self.throttled(request)
+        if self.says is not None:
+            return web.Response(body=self.says, content_type="application/json")
         fault = self.script.take(request.path)
         if fault is None:
             return await self._routed(request, handler)
