@@ -46,14 +46,16 @@ def interval(stall_s: float | None, hazard_per_hour: float | None, ship_s: float
     best = daly(stall, 3600.0 / rate) if rate > NEVER else MOST_S
     least = max(LEAST_S, ship_s or 0.0)
     seconds = max(least, min(best, MOST_S))
-    held = f"a checkpoint holds training up for {stall:.1f} s{_taken(stall_s)}"
-    lost = f"the node is taken {_each(rate)}{_taken(hazard_per_hour)}"
+    held = f"a checkpoint holds training up for {span(stall)}{_taken(stall_s)}"
+    lost = f"an interruption is expected {_each(rate)}{_taken(hazard_per_hour)}"
     bound = _bound(best, seconds, ship_s or 0.0)
     return Pace(seconds, f"every {span(seconds)}: {held}, {lost}{bound}")
 
 
 def span(seconds: float) -> str:
     """A length of time for people: 45 s, 12.5 min, 2.0 h."""
+    if seconds < 1:
+        return f"{seconds:.2g} s"
     if seconds < 100:
         return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

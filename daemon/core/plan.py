@@ -6,7 +6,7 @@ whether to hand over. Each rule gives its sentence; the first sentence that matt
 
 from __future__ import annotations
 
-from outlast.daemon.core.deadline import Outlook, decide
+from outlast.daemon.core.deadline import MARGIN_S, SURVIVED, Outlook, decide, margin
 from outlast.daemon.core.facts import (
     Action,
     AskFlush,
@@ -33,15 +33,10 @@ from outlast.daemon.core.facts import (
 
 # A flush without a deadline ends after this long; large models need minutes to write.
 PATIENCE_S = 900.0
-# With a deadline: stop waiting this long before it, or a quarter of the time left if that is less, so that
-# what is committed can still be handed over.
-MARGIN_S = 2.0
 # A rank whose process lives comes back to a restarted daemon well within this time.
 REJOIN_S = 10.0
 # Where the deadline is now or past, nothing is lost by trying for as long as the node lives.
 NO_WARNING_S = 30.0
-# After these the disk is there again. A disk inside the host is not; only a peer helps there.
-SURVIVED = frozenset({"stop", "hibernate", "pause"})
 
 
 def plan(facts: Facts) -> Decision:
@@ -167,8 +162,8 @@ def _flush_for_notice(facts: Facts, notice: NoticeFact) -> Decision:
     verdict = decide(_outlook(facts, notice, left))
     if not verdict.flushes:
         return Decision((GiveUp(notice.episode, verdict.sentence),), verdict.sentence, verdict)
-    margin = min(MARGIN_S, left / 4)
-    give_up_at = notice.deadline - margin if left > 0 else facts.now + NO_WARNING_S
+    # Waiting for ranks ends so early that what is committed can still be handed over.
+    give_up_at = notice.deadline - margin(left) if left > 0 else facts.now + NO_WARNING_S
     ask = AskFlush(
         notice.episode, Cause.NOTICE, _notice(facts), give_up_at, notice.deadline, facts.peer is not None
     )
@@ -186,7 +181,7 @@ def _outlook(facts: Facts, notice: NoticeFact, left: float) -> Outlook:
         flush_bytes=facts.flush_bytes if facts.flush_bytes is not None else size or None,
         unsent=unsent,
         under_way=under_way.tag if under_way else "",
-        margin_s=max(0.0, min(MARGIN_S, left / 4)),
+        margin_s=margin(left),
         # Without a peer the folder is all there is: whoever configured that has it on a disk that lasts.
         survives=notice.action in SURVIVED or facts.peer is None,
         peer=facts.peer is not None,

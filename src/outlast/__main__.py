@@ -20,6 +20,7 @@ COMMANDS = {
     "rates": ("outlast.daemon.cli.rates", "how often each pool is taken back, with ranges and verdicts"),
     "advise": ("outlast.daemon.cli.advise", "where and when to run a job, how often to save, at what cost"),
     "report": ("outlast.daemon.cli.report", "what is known of each pool, as text or one HTML page"),
+    "plan": ("outlast.daemon.cli.plan", "on paper: what can be saved in a notice, and how often to save"),
     "prices": ("outlast.daemon.cli.prices", "prices and risk figures as the providers publish them"),
     "config": ("outlast.daemon.cli.config", "check a configuration file"),
     "drill": (

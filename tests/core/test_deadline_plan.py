@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.daemon.core.deadline import Choice, Outlook, checkpoint_bytes, decide, movable_bytes
+from outlast.daemon.core.deadline import SURVIVED, Choice, Outlook, checkpoint_bytes, decide, movable_bytes
 from outlast.daemon.core.facts import AskFlush, Facts, GiveUp, NoticeFact, PeerFact, Place, RankFact, Ship
-from outlast.daemon.core.plan import SURVIVED, plan
+from outlast.daemon.core.plan import plan
 
 NOW = 1000.0
 # Every length of notice there is: Vast.ai and AWS hibernate, RunPod, Azure as it is, Google, AWS, Volcengine,

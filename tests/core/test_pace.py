@@ -18,8 +18,8 @@ def test_it_is_dalys_within_the_bounds(stall_s: float, mtbf_h: float, seconds: f
     pace = interval(stall_s, 1 / mtbf_h, ship_s=60.0)
     assert pace.seconds == pytest.approx(seconds, abs=0.001)
     assert pace.sentence == (
-        f"every {span(seconds)}: a checkpoint holds training up for {stall_s:.1f} s, "
-        f"the node is taken once in {span(mtbf_h * 3600)}"
+        f"every {span(seconds)}: a checkpoint holds training up for {span(stall_s)}, "
+        f"an interruption is expected once in {span(mtbf_h * 3600)}"
     )
 
 
@@ -30,9 +30,9 @@ def test_it_is_dalys_within_the_bounds(stall_s: float, mtbf_h: float, seconds: f
         (0.02, 0.1, 1.0, LEAST_S, "never below 60 s"),
         (0.0, 0.1, None, LEAST_S, "never below 60 s"),
         (120.0, 0.0001, 80.0, MOST_S, "never above 2.0 h"),
-        (120.0, 0.0, None, MOST_S, "the node is taken never; never above 2.0 h"),
+        (120.0, 0.0, None, MOST_S, "an interruption is expected never; never above 2.0 h"),
         (5.0, 0.1, 9000.0, 9000.0, "less than one takes to ship"),
-        (None, 0.1, None, 1449.762, "for 30.0 s (assumed)"),
+        (None, 0.1, None, 1449.762, "for 30 s (assumed)"),
         (30.0, None, None, 1449.762, "once in 10.0 h (assumed)"),
     ],
 )
