@@ -25,8 +25,8 @@ _TYPES = {
     "aws": re.compile(r"[a-z][a-z0-9-]{1,20}\.[a-z0-9-]{1,20}", re.ASCII),
     "azure": re.compile(r"Standard_[A-Za-z0-9_-]{1,40}", re.ASCII),
     "gcp": re.compile(r"[a-z]\d[a-z]?-[a-z0-9-]{1,40}", re.ASCII),
-    "runpod": re.compile(r"\d{1,2}x(NVIDIA|AMD|Tesla)_[A-Za-z0-9_-]{1,60}", re.ASCII),
-    "vast": re.compile(r"\d{1,3}x(?!NVIDIA_|AMD_)[A-Za-z0-9_-]{1,60}", re.ASCII),
+    "runpod": re.compile(r"\d{1,2}x(NVIDIA_|AMD_|Tesla_V100-)[A-Za-z0-9_-]{1,60}", re.ASCII),
+    "vast": re.compile(r"\d{1,3}x(?!NVIDIA_|AMD_|Tesla_V100-)[A-Za-z0-9_-]{1,60}", re.ASCII),
 }
 
 
