@@ -105,7 +105,10 @@ def run(args: argparse.Namespace, access: Access | None = None) -> int:
         _show(answers)
     for line in (text for a in answers for text in a.lacks):
         print(f"outlast prices: {_shown(line)}", file=sys.stderr)
-    return ExitCode.DONE if any(a.quotes or a.risks for a in answers) else ExitCode.FAILED
+    if any(a.quotes or a.risks for a in answers):
+        return ExitCode.DONE
+    print("outlast prices: no price and no figure; name other types, regions or sources", file=sys.stderr)
+    return ExitCode.FAILED
 
 
 async def ask(

@@ -90,8 +90,9 @@ class RunPod:
         errors = body.get("errors")
         if errors and not body.get("data"):
             said = inner(errors[0], "message") if isinstance(errors, list) else None
-            text = printable(said, 100) if isinstance(said, str) else "no reason given"
-            raise ProviderError(f"RunPod refuses the query: {text.replace(key, '[key]') if key else text}")
+            text = said if isinstance(said, str) else "no reason given"
+            text = text.replace(key, "[key]") if key else text  # before it is cut, lest half the key stay
+            raise ProviderError(f"RunPod refuses the query: {printable(text, 100)}")
         return body.get("data")
 
 
