@@ -21,6 +21,7 @@ from scipy import optimize, stats
 from outlast.daemon.rates.harmonic import Shape, held_out, shape, waves
 from outlast.daemon.rates.rayleigh import FLOOR, day_sums, holm, p_value
 from outlast.daemon.rates.residuals import Residuals, residuals
+from outlast.daemon.rates.states import counted
 from outlast.daemon.rates.table import Floats, Table
 from outlast.daemon.rates.values import Pattern
 from outlast.daemon.rates.weekend import factor
@@ -70,13 +71,16 @@ def lack(region: Residuals) -> str:
     """Say in one sentence what a region lacks for a judgement; empty if nothing."""
     bursts, days = int(region.counts.sum()), int((region.counts.sum(axis=1) > 0).sum())
     if bursts < MIN_BURSTS or days < MIN_DAYS:
-        return f"not enough data: {bursts} bursts on {days} days; need {MIN_BURSTS} on {MIN_DAYS}"
+        had = f"{counted(bursts, 'burst')} on {counted(days, 'day')}"
+        return f"not enough data: {had}; need {MIN_BURSTS} on {MIN_DAYS}"
     clock = region.exposure.reshape(len(region.exposure), 24 // BLOCK_H, BLOCK_H).sum(axis=2)
-    seen = (clock > 0).sum(axis=0)
-    worst = int(seen.argmin())
-    if seen[worst] < MIN_DAYS_A_BLOCK:
+    times = (clock > 0).sum(axis=0)
+    worst = int(times.argmin())
+    if times[worst] < MIN_DAYS_A_BLOCK:
         hours = f"{worst * BLOCK_H:02d}-{(worst + 1) * BLOCK_H:02d} UTC"
-        return f"not enough data: {hours} seen on {seen[worst]} days; need {MIN_DAYS_A_BLOCK}"
+        return (
+            f"not enough data: {hours} seen on {counted(int(times[worst]), 'day')}; need {MIN_DAYS_A_BLOCK}"
+        )
     return ""
 
 

@@ -52,11 +52,11 @@ def state_of(seen: Seen, lowest: float | None) -> tuple[PoolState, str]:
     if age_h > STALE_HALF_LIVES * seen.half_life_h:
         return "stale", f"the newest data are {age_h / 24:.0f} days old"
     if seen.days < LEAST_DAYS:
-        return "thin", f"{_counted(seen.days, 'day')} seen, {LEAST_DAYS} needed to rank"
+        return "thin", f"{counted(seen.days, 'day')} seen, {LEAST_DAYS} needed to rank"
     if 0 < seen.bursts < LEAST_BURSTS or (seen.bursts == 0 and lowest is None):
-        return "thin", f"{_counted(seen.bursts, 'burst')} seen, {LEAST_BURSTS} needed to rank"
+        return "thin", f"{counted(seen.bursts, 'burst')} seen, {LEAST_BURSTS} needed to rank"
     clumped = f", clumped x{seen.burst_phi:.0f}" if seen.burst_phi >= CLUMPED else ""
-    return "ok", f"{_counted(seen.bursts, 'burst')} on {_counted(seen.days, 'day')}{clumped}"
+    return "ok", f"{counted(seen.bursts, 'burst')} on {counted(seen.days, 'day')}{clumped}"
 
 
 def _needed(seen: Seen) -> str:
@@ -70,5 +70,6 @@ def _hours(hours: float) -> str:
     return f"{hours:,.0f} h" if hours >= 1 or hours == 0 else "less than 1 h"
 
 
-def _counted(number: int, word: str) -> str:
+def counted(number: int, word: str) -> str:
+    """Return so many of a thing, in the singular where there is one: "1 burst", "1,200 bursts"."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"

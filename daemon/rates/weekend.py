@@ -10,6 +10,7 @@ import numpy as np
 from outlast.daemon.rates.ratio import Ratio, clustered
 from outlast.daemon.rates.rayleigh import FLOOR, holm
 from outlast.daemon.rates.residuals import Place, Residuals, residuals
+from outlast.daemon.rates.states import counted
 from outlast.daemon.rates.table import Table
 from outlast.daemon.rates.values import Weekend
 
@@ -77,7 +78,8 @@ def _lack(region: Residuals, seen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -
     weeks = len(np.unique((days + 3) // 7))
     if bursts >= MIN_BURSTS and weeks >= MIN_WEEKENDS:
         return ""
-    return f"not enough data: {bursts} bursts, {weeks} weekends; need {MIN_BURSTS} and {MIN_WEEKENDS}"
+    had = f"{counted(bursts, 'burst')}, {counted(weeks, 'weekend')}"
+    return f"not enough data: {had}; need {MIN_BURSTS} and {MIN_WEEKENDS}"
 
 
 def _verdict(row: _Found, p: float) -> Weekend:

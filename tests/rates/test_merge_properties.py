@@ -37,7 +37,7 @@ ENDS: dict[str, Cause] = {
     "left": "failover",
     "stopped": "user-stop",
 }
-SLOW = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SLOW = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 STEPS = [
     *("live", "live", "live long", "notice", "withdrawn", "hint", "copy", "copy", "segment", "segment"),
     *("reboot", "launch", *ENDS),
