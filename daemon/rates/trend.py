@@ -27,7 +27,7 @@ def trends(table: Table, rates: tuple[PoolRate, ...]) -> tuple[Trend, ...]:
     for index, key in enumerate(zip(table.pools, table.origin, strict=True)):
         rate = known.get(key)
         if rate is not None:
-            found.append(Trend(rate.pool, _weeks(series, index, rate)))
+            found.append(Trend(rate.pool, _weeks(series, index, rate), rate.origin))
     return tuple(found)
 
 

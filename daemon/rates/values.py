@@ -148,10 +148,11 @@ class Week:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A pool week by week."""
+    """A pool week by week; held nodes and probes of one pool are two, told apart by their ``origin``."""
 
     pool: Pool
     weeks: tuple[Week, ...]
+    origin: Origin = "held"
 
 
 @dataclass(frozen=True, slots=True)

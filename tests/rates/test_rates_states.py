@@ -333,6 +333,7 @@ def test_probes_and_held_nodes_of_one_pool_are_kept_apart() -> None:
     assert [(rate.origin, rate.losses) for rate in rates] == [("held", 14), ("probe", 168)]
     one, two = trends(found, rates)
     assert one.pool == two.pool
+    assert (one.origin, two.origin) == ("held", "probe")
     assert [week.losses for week in one.weeks] == [7, 7]
     assert [week.losses for week in two.weeks] == [84, 84]
     for trend, rate in ((one, rates[0]), (two, rates[1])):
