@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = (ROOT / "requirements" / "ci.txt").read_text()
 TRAINING = (ROOT / "requirements" / "training.txt").read_text()
-LOCKED_EXTRAS = ("daemon", "aws", "gcp", "report", "fleet", "dev")
+LOCKED_EXTRAS = ("daemon", "aws", "gcp", "stores", "report", "fleet", "dev")
 
 _PIN = re.compile(
     r"^(?P<name>[a-z0-9.-]+)==(?P<version>[^ ;\\]+)[^\\\n]*\\\n(?P<rest>(?:    --hash=.*\n)+)", re.MULTILINE

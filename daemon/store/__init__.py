@@ -1,0 +1,1 @@
+"""Object stores and folders as destinations of checkpoints."""
