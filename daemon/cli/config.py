@@ -114,7 +114,7 @@ def _job(job: JobSettings) -> str:
     if job.checkpoints is not None:
         parts.append(f"checkpoints in {job.checkpoints}")
     if job.every_s is not None:
-        parts.append(f"every {words(job.every_s)}")
+        parts.append(f"every {job.every_s if job.every_s == 'auto' else words(job.every_s)}")
     if job.peer is not None:
         parts.append(f"shipped to {job.peer.user}@{job.peer.host}:{job.peer.port}")
     if job.replicas is not None:

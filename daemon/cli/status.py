@@ -82,6 +82,8 @@ def _job(job: dict[str, Any]) -> Iterator[str]:
         yield f"  plan: {job['plan']['sentence']}"
     if job.get("taken_now"):
         yield f"  {job['taken_now']['sentence']}"
+    if job.get("interval"):
+        yield f"  checkpoints: {job['interval']['because']}"
     if newest:
         yield f"  committed: {newest['tag']} ({newest['bytes']} bytes)"
     if peer:

@@ -102,12 +102,17 @@ class StartSettings(_Snapshot):
 
 
 class JobSettings(_Snapshot):
-    """One training run on this node. ``takeover_after_s`` is the grace after an announced deadline."""
+    """One training run on this node. ``takeover_after_s`` is the grace after an announced deadline.
+
+    ``every_s`` is fixed, or ``auto``: it follows what checkpoints cost and how often the pool is taken.
+    """
 
     name: Annotated[str, BeforeValidator(values.job_name)]
     role: Role = "primary"
     checkpoints: Annotated[Path, BeforeValidator(values.checkpoint_folder)] | None = None
-    every_s: PositiveSeconds | None = Field(default=None, alias="every")
+    every_s: Annotated[float | Literal["auto"], BeforeValidator(values.every)] | None = Field(
+        default=None, alias="every"
+    )
     peer: PeerSettings | None = None
     replicas: Folder | None = None
     start: StartSettings | None = None

@@ -20,6 +20,7 @@ SOCKET_PATH_LIMIT = 107  # bytes in sun_path, less the final NUL
 SHORTEST_POLL_S, LONGEST_POLL_S = 0.05, 60.0
 SHORTEST_PRICES_S = 600.0
 STOP_SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
+AUTO = "auto"
 CREDENTIAL = "credential:"
 UNCHECKED_CREDENTIALS = Path("/run/credentials/outlast.service")
 
@@ -131,6 +132,17 @@ def positive_duration(value: object) -> float:
     if result <= 0:
         raise ValueError("must be more than 0s")
     return result
+
+
+def every(value: object) -> float | str:
+    """The time between checkpoints in seconds, or ``auto``: chosen by what is measured."""
+    if value == AUTO:
+        return AUTO
+    try:
+        return positive_duration(value)
+    except ValueError as exc:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        raise ValueError(str(exc) if number else f"{exc}; or auto, to have it chosen") from None
 
 
 def poll(value: object) -> float:

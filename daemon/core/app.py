@@ -18,6 +18,7 @@ from outlast.daemon.core.farewell import machine_goes_down
 from outlast.daemon.core.node import Desk, Switchboard, build
 from outlast.daemon.core.notices import Board
 from outlast.daemon.core.operator import Operator
+from outlast.daemon.core.pacing import Pacing
 from outlast.daemon.core.pricing import Pricing, open_market
 from outlast.daemon.core.state import lock_state
 from outlast.daemon.core.status import job_status, node_status
@@ -133,6 +134,9 @@ class Daemon:
         every_s = self._settings.prices.every_s
         if self._watcher is not None and every_s is not None:
             parts.append(("prices", _without_beat(self._make_pricing(self._watcher, every_s).run), None))
+        paced = [desk.job for desk in self._desks.values() if desk.job.auto]
+        if self._watcher is not None and paced:
+            parts.append(("pace", _without_beat(Pacing(self._diary.pool, paced).run), None))
         if self._watcher is not None:
             parts.append(("watch", self._watcher.run, None))
         for name, desk in self._desks.items():

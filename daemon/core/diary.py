@@ -11,6 +11,7 @@ import structlog
 
 from outlast.daemon.config import Settings
 from outlast.daemon.core.notices import Live
+from outlast.daemon.history.counting import PoolCounts
 from outlast.daemon.history.ledger import Changed
 from outlast.daemon.history.recorder import Recorder
 from outlast.daemon.history.rows import Cause, FlushStep, Measured, PriceRow, RestoreStep, ShipStep, Spell
@@ -60,6 +61,14 @@ class Diary:
         """Flush and shipping figures of earlier lives."""
         assert self._recorder is not None
         return await self._recorder.ask(lambda h: h.measured(job))
+
+    async def pool(self) -> PoolCounts | None:
+        """What this node's record knows of its own pool; None before the stay has begun."""
+        recorder = self._recorder
+        if recorder is None or not recorder.spell:
+            return None
+        spell = recorder.spell
+        return await recorder.ask(lambda h: h.pool_of(spell))
 
     async def writer(self) -> str | None:
         """Which file is written."""

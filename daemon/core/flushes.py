@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import statistics
+from collections import deque
 from dataclasses import replace
+from typing import Literal
 
 import structlog
 
 from outlast.daemon.core.facts import AskFlush, Cause, FlushFact, Place, Wish
 from outlast.daemon.core.notices import Live
+from outlast.daemon.core.pace import Pace, span
 from outlast.daemon.core.plan import PATIENCE_S
 from outlast.daemon.core.ranks import Ranks
 from outlast.providers.base import Clock
@@ -17,15 +21,20 @@ from outlast.wire.messages import Agree, Flush, ToHook
 
 log = structlog.get_logger("outlast.job")
 
+Every = float | Literal["auto"] | None
+# Stalls of so many checkpoints are kept: one that the disk held up does not count for all.
+STALLS = 5
+
 
 class Flushes:
     """One job's flushes on this node. ``changed`` is set by whatever may change a decision.
 
     ``held_for``: the flush after which the ranks wait; ``given_up``: flushes that will not come, and why;
     ``newest``: the newest committed checkpoint known here; ``flush_s``: how long the last flush took.
+    ``every`` are the seconds between checkpoints, None for no interval, or ``auto``: as ``set_every`` says.
     """
 
-    def __init__(self, name: str, every_s: float | None, clock: Clock) -> None:
+    def __init__(self, name: str, every: Every, clock: Clock) -> None:
         self.name = name
         self.ranks = Ranks()
         self.changed = asyncio.Event()
@@ -38,7 +47,10 @@ class Flushes:
         self.commit_failed: str | None = None
         self.outcomes: dict[str, asyncio.Future[Place | str]] = {}
         self._clock = clock
-        self._every_s = every_s
+        self.auto = isinstance(every, str)
+        fixed = None if every is None or isinstance(every, str) else every
+        self.pace = Pace(fixed, f"every {span(fixed)}, as configured") if fixed is not None else None
+        self._stalls: deque[float] = deque(maxlen=STALLS)
         self._since: float | None = None
         self._wishes: list[Wish] = []
         self._answered: list[str] = []
@@ -73,9 +85,21 @@ class Flushes:
 
     def interval_left(self) -> float | None:
         """Seconds until the next checkpoint is due; None without an interval or a whole trainer."""
-        if self._every_s is None or self._since is None or not self._whole():
+        if self.pace is None or self._since is None or not self._whole():
             return None
-        return self._since + self._every_s - self._clock.monotonic()
+        return self._since + self.pace.seconds - self._clock.monotonic()
+
+    @property
+    def stall_s(self) -> float | None:
+        """How long a checkpoint holds the ranks: the median of the latest; None before the first."""
+        return statistics.median(self._stalls) if self._stalls else None
+
+    def set_every(self, pace: Pace) -> None:
+        """The interval from now on. A change of a tenth is news for the log."""
+        before = self.pace.seconds if self.pace else 0.0
+        self.pace = pace
+        if abs(pace.seconds - before) > before / 10:
+            log.info("interval", job=self.name, seconds=round(pace.seconds, 1), because=pace.sentence)
 
     def _wish_on_interval(self) -> None:
         left = self.interval_left()
@@ -124,6 +148,8 @@ class Flushes:
         else:
             self.newest = place
             self.flush_s = self._clock.monotonic() - flush.asked_at
+            stall = self.ranks.stall_s(flush.id)
+            self._stalls.extend([] if stall is None else [stall])
         self.ranks.forget(flush.id)
         self.flush, self.commit_failed = None, None
         self._since = self._clock.monotonic()

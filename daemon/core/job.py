@@ -13,8 +13,9 @@ from pathlib import Path
 
 from outlast.daemon.core.deadline import Verdict
 from outlast.daemon.core.facts import Cause, Facts, PeerFact, Place, Role
-from outlast.daemon.core.flushes import Flushes
+from outlast.daemon.core.flushes import Every, Flushes
 from outlast.daemon.core.notices import Live
+from outlast.daemon.core.pace import interval
 from outlast.daemon.core.record import Record
 from outlast.daemon.core.restores import Restores
 from outlast.daemon.core.state import JobState
@@ -30,12 +31,12 @@ class Job(Flushes):
         self,
         name: str,
         checkpoints: Path | None,
-        every_s: float | None,
+        every: Every,
         state: JobState,
         clock: Clock,
         record: Record,
     ) -> None:
-        super().__init__(name, every_s, clock)
+        super().__init__(name, every, clock)
         self.checkpoints = checkpoints
         self._folders = _spellings(checkpoints)
         self.state = state
@@ -48,6 +49,7 @@ class Job(Flushes):
         self.done_step: int | None = None
         self.ship_bytes_s: float | None = None
         self.flush_bytes: int | None = None
+        self.hazard_per_hour: float | None = None
         self.verdict: Verdict | None = None
         self.last_decision = ""
         self._record = record
@@ -180,6 +182,7 @@ class Job(Flushes):
         ``unsent``: the bytes that the transfer among them still has to send.
         """
         if self.state.role is Role.PRIMARY:
+            self._repace()
             self._wish_on_interval()
         return Facts(
             now=self._clock.monotonic(),
@@ -205,6 +208,16 @@ class Job(Flushes):
             flush_bytes=self.flush_bytes,
             unsent=unsent,
         )
+
+    def _repace(self) -> None:
+        """The interval follows what was measured last: the stall, the transfer, the pool."""
+        if not self.auto:
+            return
+        size = self.flush_bytes if self.flush_bytes is not None else self.newest.size if self.newest else 0
+        ship_s = size / self.ship_bytes_s if self.ship_bytes_s else None
+        # A flush of an earlier life is known with its commit only: that stalls no less.
+        stall_s = self.stall_s if self.stall_s is not None else self.flush_s
+        self.set_every(interval(stall_s, self.hazard_per_hour, ship_s))
 
     def became(self, state: JobState) -> None:
         """Another role or epoch; the caller has made it durable."""

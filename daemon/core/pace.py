@@ -14,9 +14,9 @@ from outlast.daemon.advice.interval import daly
 # few events, would be trusted too much.
 LEAST_S = 60.0
 MOST_S = 7200.0
-# What is taken where nothing was measured: the stall of a checkpoint, and a pool's rate before its own record
-# counts. The rate is one interruption in ten hours and weighs as much as ten hours of record.
-STALL_S = 30.0
+# The first checkpoint is taken after so long at most: it measures what the interval then follows from.
+FIRST_S = 300.0
+# A pool's rate before its own record counts: one interruption in ten hours, worth ten hours of record.
 PRIOR_HOURS = 10.0
 PRIOR_INTERRUPTIONS = 1.0
 # Less than one in a million years of one instance.
@@ -39,15 +39,20 @@ def hazard(interruptions: int, exposure_hours: float) -> float:
 def interval(stall_s: float | None, hazard_per_hour: float | None, ship_s: float | None) -> Pace:
     """The pace for a checkpoint that stalls training for ``stall_s`` and takes ``ship_s`` to the peer.
 
-    None is not known: a stated default stands for it; no ``ship_s`` sets no bound.
+    None is not known. Without a stall the first checkpoint comes soon, to measure it; without a hazard the
+    prior stands for it; without ``ship_s`` there is no such bound.
     """
-    stall = STALL_S if stall_s is None else max(0.0, stall_s)
+    if stall_s is None:
+        soon = max(FIRST_S, ship_s or 0.0)
+        return Pace(soon, f"every {span(soon)} until a checkpoint was measured")
+    stall = max(0.0, stall_s)
     rate = hazard(0, 0.0) if hazard_per_hour is None else hazard_per_hour
     best = daly(stall, 3600.0 / rate) if rate > NEVER else MOST_S
     least = max(LEAST_S, ship_s or 0.0)
     seconds = max(least, min(best, MOST_S))
-    held = f"a checkpoint holds training up for {span(stall)}{_taken(stall_s)}"
-    lost = f"an interruption is expected {_each(rate)}{_taken(hazard_per_hour)}"
+    held = f"a checkpoint holds training up for {span(stall)}"
+    assumed = " (assumed)" if hazard_per_hour is None else ""
+    lost = f"an interruption is expected {_each(rate)}{assumed}"
     bound = _bound(best, seconds, ship_s or 0.0)
     return Pace(seconds, f"every {span(seconds)}: {held}, {lost}{bound}")
 
@@ -59,10 +64,6 @@ def span(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def _taken(measured: float | None) -> str:
-    return " (assumed)" if measured is None else ""
 
 
 def _each(rate: float) -> str:

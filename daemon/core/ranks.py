@@ -114,6 +114,11 @@ class Ranks:
             return None
         return said[0]
 
+    def stall_s(self, flush_id: str) -> float | None:
+        """How long saving held the slowest rank, by the ranks' own clocks; None if none has said."""
+        said = [r.saved.seconds for r in self._ranks.values() if r.saved and r.saved.id == flush_id]
+        return max((s for s in said if math.isfinite(s) and s >= 0), default=None)
+
     def facts(self, flush_id: str | None) -> tuple[RankFact, ...]:
         """One fact a rank, in rank order, about the flush ``flush_id``."""
         return tuple(_fact(n, r, flush_id) for n, r in sorted(self._ranks.items()))

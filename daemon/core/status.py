@@ -74,10 +74,17 @@ def job_status(job: Job, errands: Errands, parked: int) -> dict[str, Any]:
         "held": job.held_for is not None,
         "newest": _place(job.newest),
         "next_checkpoint_s": job.interval_left(),
+        "interval": _interval(job),
         "peer": _peer(errands),
         "taken_now": _taken_now(job, errands.peer_fact()),
         "plan": _plan(job.verdict) if job.notice is not None else None,
     }
+
+
+def _interval(job: Job) -> dict[str, Any] | None:
+    if job.pace is None:
+        return None
+    return {"seconds": job.pace.seconds, "auto": job.auto, "because": job.pace.sentence}
 
 
 def _taken_now(job: Job, peer: PeerFact | None) -> dict[str, Any] | None:

@@ -6,6 +6,8 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
+from outlast.daemon.history.counting import PoolCounts, count
+from outlast.daemon.history.reading import rows_of
 from outlast.daemon.history.rows import LaunchRow, PriceRow, RestoreStep, Rows
 from outlast.daemon.history.tables import BY_NAME, TABLES, gathered
 from outlast.daemon.history.timeline import Timeline
@@ -92,6 +94,11 @@ class Ledger(Timeline):
         """What tells this file from every other; None while it cannot be read."""
         return self._read(lambda db: str(db.execute("SELECT writer FROM self").fetchone()[0]), None)
 
+    def pool_of(self, spell: int) -> PoolCounts | None:
+        """What this file knows of the pool that ``spell`` is a stay in; None while it cannot be read."""
+        now = self._now().wall
+        return self._read(lambda db: _pool_of(db, spell, now), None)
+
     def changed(self, writer: str, since: int, *, last_words: bool = False) -> Changed | None:
         """What is new in this file; None while it cannot be read.
 
@@ -100,6 +107,14 @@ class Ledger(Timeline):
         """
         tables = LAST_WORDS if last_words else frozenset(BY_NAME)
         return self._read(lambda db: _changed(db, writer, since, tables), None)
+
+
+def _pool_of(db: sqlite3.Connection, spell: int, now: float) -> PoolCounts | None:
+    rows = rows_of(db)
+    pool = next((s.pool for s in rows.spells if s.id == spell), None)
+    if pool is None:
+        return None
+    return next((c for c in count(rows, now).pools if c.pool == pool), PoolCounts(pool))
 
 
 def put_launch(db: sqlite3.Connection, row: LaunchRow) -> None:

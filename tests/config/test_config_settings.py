@@ -130,6 +130,11 @@ def test_durations(load_text: Load, text: str, expected_s: float) -> None:
     assert settings.jobs[0].every_s == pytest.approx(expected_s)
 
 
+def test_the_interval_may_be_left_to_the_daemon(load_text: Load) -> None:
+    """`auto` is a value of its own, not a duration."""
+    assert load_text(MINIMAL.replace("10m", "auto")).jobs[0].every_s == "auto"
+
+
 def test_empty_sections_are_defaults(load_text: Load) -> None:
     """A section whose lines are all commented out is the same as none."""
     assert load_text(MINIMAL + "provider:\n  # name: aws\nlog:\n") == load_text(MINIMAL)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.daemon.core.pace import LEAST_S, MOST_S, hazard, interval, span
+from outlast.daemon.core.pace import FIRST_S, LEAST_S, MOST_S, hazard, interval, span
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,8 @@ def test_it_is_dalys_within_the_bounds(stall_s: float, mtbf_h: float, seconds: f
         (120.0, 0.0001, 80.0, MOST_S, "never above 2.0 h"),
         (120.0, 0.0, None, MOST_S, "an interruption is expected never; never above 2.0 h"),
         (5.0, 0.1, 9000.0, 9000.0, "less than one takes to ship"),
-        (None, 0.1, None, 1449.762, "for 30 s (assumed)"),
+        (None, 0.1, None, FIRST_S, "every 5.0 min until a checkpoint was measured"),
+        (None, 0.1, 784.0, 784.0, "every 13.1 min until a checkpoint was measured"),
         (30.0, None, None, 1449.762, "once in 10.0 h (assumed)"),
     ],
 )
@@ -63,7 +64,7 @@ def test_it_stays_within_its_bounds(stall_s: float | None, rate: float | None, s
     takes longer; and the sentence names the seconds."""
     pace = interval(stall_s, rate, ship_s)
     assert max(LEAST_S, ship_s or 0.0) <= pace.seconds <= max(MOST_S, ship_s or 0.0)
-    assert pace.sentence.startswith(f"every {span(pace.seconds)}: ")
+    assert pace.sentence.startswith(f"every {span(pace.seconds)}")
 
 
 @given(STALLS, RATES, RATES, SHIPS)
