@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.market.samples import ANSWERS, HISTORY, SAVED, ZONES, price, quotes
 
@@ -88,6 +88,7 @@ def figures(answer: Answer) -> set[tuple[str, str, str, str, float]]:
     return told | {(r.region, r.zone, r.instance_type, r.measure, r.low) for r in answer.risks}
 
 
+@settings(max_examples=50)
 @given(st.lists(ANSWERS, min_size=1, max_size=3))
 def test_own_json_gives_the_same_back(answers: list[Answer]) -> None:
     """Nothing is lost or rounded between what `outlast prices --json` prints and reading it."""

@@ -169,7 +169,7 @@ BODIES = st.binary(max_size=200) | VALUES.map(json.dumps).map(str.encode)
 
 
 @pytest.mark.parametrize("name", registry.NAMES)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(bodies=st.lists(BODIES, min_size=1, max_size=4))
 async def test_any_bytes_for_an_answer_make_no_figure(name: str, bodies: list[bytes]) -> None:
     """A source never raises for what it is sent, and shows none of it that cannot be printed."""
