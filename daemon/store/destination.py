@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from outlast.daemon.checkpoint.destinations import IO, Progress, Refused, Shipped, Unreachable
 from outlast.daemon.store import download, listing
+from outlast.daemon.store.durable import check_folder
 from outlast.daemon.store.prune import prune
 from outlast.daemon.store.target import StoreSettings, StoreUnusable, Target, open_target
 from outlast.daemon.store.upload import upload
@@ -119,6 +120,8 @@ class StoreDestination:
             async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
                 return await self._again_and_again(work)
         except TimeoutError:
+            if self.state.reachable is None:
+                self._heard(reachable=False, because=f"{self.name} does not answer")
             because = self.state.because or "the bytes did not all arrive"
             raise Unreachable(f"{self.name} did not have it in time: {because}") from None
 
@@ -135,6 +138,7 @@ class StoreDestination:
         """Do ``work``; what it says of the store's health is heard."""
         try:
             target = await self._open()
+            await asyncio.to_thread(check_folder, target)
             result = await work(target)
         except Unreachable as exc:
             self._heard(reachable=False, because=str(exc))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from outlast.daemon.checkpoint.destinations import BAD_REQUEST, NO_SPACE, Refused
 from outlast.daemon.checkpoint.place import fsync, fsync_folders
-from outlast.daemon.store.target import Target
+from outlast.daemon.store.target import Target, no_folder
 from outlast.wire.manifest import Manifest
 from outlast.wire.store import epoch_folder, epochs
 
@@ -22,7 +22,7 @@ def check_folder(target: Target) -> None:
     """A folder that is gone is a mount that is gone. Raises Refused; object stores tell it themselves."""
     root = target.address.folder
     if root is not None and not root.is_dir():
-        raise Refused(BAD_REQUEST, f"{root} is not there: mount it, or make it, writable for the daemon")
+        raise Refused(BAD_REQUEST, no_folder(root))
 
 
 def check_space(target: Target, need: int) -> None:

@@ -75,6 +75,9 @@ def open_target(settings: StoreSettings, job: str) -> Target:
         raise StoreUnusable(_MISSING) from None
     from obstore.exceptions import BaseError
 
+    folder = settings.address.folder
+    if folder is not None and not folder.is_dir():
+        raise StoreUnusable(no_folder(folder))
     try:
         store = _MAKERS[settings.address.scheme](settings)
     except (BaseError, OSError, ValueError) as exc:
@@ -82,6 +85,11 @@ def open_target(settings: StoreSettings, job: str) -> Target:
         raise StoreUnusable(f"{settings.address} cannot be used: {first}") from exc
     prefix = settings.address.prefix if settings.address.folder is None else ""
     return Target(settings, job, store, Keys(f"{prefix}/{job}".lstrip("/")))
+
+
+def no_folder(root: Path) -> str:
+    """What is wrong with a folder that is not there, and what to do."""
+    return f"{root} is not there: mount it, or make it, writable for the daemon"
 
 
 def _client(settings: StoreSettings) -> ClientConfig:

@@ -63,7 +63,6 @@ async def upload(target: Target, committed: Committed, now: float, progress: Pro
     """
     manifest = committed.manifest
     await _check_here(committed)
-    await asyncio.to_thread(durable.check_folder, target)
     tags = await look(target, manifest.epoch)
     seen = next((tag for tag in tags if tag.name == manifest.tag), Tag(manifest.epoch, manifest.tag))
     count = Count(manifest.total_bytes, progress)

@@ -67,10 +67,13 @@ def _plain(path: str) -> str:
 
 
 class Way:
-    """Forwards a loopback port to ``upstream``. ``requests``: method, path with query, status."""
+    """Forwards a loopback port to ``upstream``. ``requests``: method, path with query, status.
+
+    ``keys``: how requests were signed; ``headers``: the names of all headers that were seen.
+    """
 
     def __init__(self, upstream: str, translate: Translate = as_it_is) -> None:
-        self._upstream = upstream
+        self.upstream = upstream
         self._translate = translate
         app = web.Application(client_max_size=1 << 30)
         app.router.add_route("*", "/{key:.*}", self._handle)
@@ -80,7 +83,9 @@ class Way:
         self.faults: list[Fault] = []
         self.requests: list[tuple[str, str, int]] = []
         self.keys: set[str] = set()
+        self.headers: set[str] = set()
         self.bytes_in = 0
+        self._over = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(auto_decompress=False)
@@ -94,6 +99,7 @@ class Way:
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._over.set()
         await self._runner.cleanup()
         if self._session is not None:
             await self._session.close()
@@ -101,9 +107,11 @@ class Way:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         self.keys.add(request.headers.get("Authorization", ""))
+        self.headers.update(name.lower() for name in request.headers)
         fault = self._fault(request)
         if fault is not None and fault.hang:
-            await asyncio.sleep(3600)
+            await self._over.wait()
+            return self._cut(request)
         if fault is not None and fault.status is not None:
             return self._note(request, _refusal(fault.status))
         if fault is not None and not fault.alter:
@@ -126,7 +134,7 @@ class Way:
         assert self._session is not None
         target, told = self._translate(request.raw_path, request.headers)
         headers = {name: value for name, value in told.items() if name.lower() not in _HOP}
-        url = URL(self._upstream + target, encoded=True)
+        url = URL(self.upstream + target, encoded=True)
         async with self._session.request(
             request.method,
             url,
