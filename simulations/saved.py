@@ -45,10 +45,16 @@ def committed(
     job: str = "gpt",
     layout: Layout = TWO_RANKS,
     shard_bytes: int = 4096,
+    seed: int | None = None,
 ) -> Committed:
-    """Save and commit one checkpoint in ``store``."""
+    """Save and commit one checkpoint in ``store``; its bytes follow from ``seed``, else from the step."""
     wanted = order(step, epoch=epoch, job=job, layout=layout)
-    save_tag(epoch_folder(store, epoch) / f"{wanted.tag}.partial", layout, seed=step, shard_bytes=shard_bytes)
+    save_tag(
+        epoch_folder(store, epoch) / f"{wanted.tag}.partial",
+        layout,
+        seed=step if seed is None else seed,
+        shard_bytes=shard_bytes,
+    )
     return commit(store, wanted, time.time())
 
 

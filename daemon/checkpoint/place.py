@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from outlast.wire.manifest import PART_SUFFIX, FileEntry, digest
+from outlast.wire.digests import digest
+from outlast.wire.manifest import PART_SUFFIX, FileEntry
 from outlast.wire.store import walk
 
 LATEST = "latest"
 DELETED_SUFFIX = ".deleted"
 STAGING = ".staging"
+# Beside a staging folder: the digests of what has arrived in it.
+SHEETS_SUFFIX = ".chunks"
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -8,6 +8,7 @@ from outlast.daemon.checkpoint.locks import try_lock
 from outlast.daemon.checkpoint.place import (
     DELETED_SUFFIX,
     LATEST,
+    SHEETS_SUFFIX,
     STAGING,
     Step,
     discard,
@@ -110,12 +111,21 @@ def _mend_latest(folder: Path, epoch: int) -> list[str]:
 
 def _sweep_staging(staging: Path, keep: set[str]) -> list[str]:
     said = []
-    for path in folders(staging):
-        if path.name in keep:
+    for tag in dict.fromkeys(path.name.removesuffix(SHEETS_SUFFIX) for path in folders(staging)):
+        if tag in keep:
             continue
-        with try_lock(staging / f"{path.name}.lock") as held:
+        lock = staging / f"{tag}.lock"
+        with try_lock(lock) as held:
             if held:
-                discard(path)
-                (staging / f"{path.name}.offer").unlink(missing_ok=True)
-                said.append(f"Deleted {staging.parent.name}/{STAGING}/{path.name}: it never arrived whole.")
+                _drop_staged(staging / tag)
+                lock.unlink(missing_ok=True)
+                said.append(f"Deleted {staging.parent.name}/{STAGING}/{tag}: it never arrived whole.")
     return said
+
+
+def _drop_staged(path: Path) -> None:
+    """The bytes go first: notes without bytes would be believed."""
+    (path.parent / f"{path.name}.offer").unlink(missing_ok=True)
+    for folder in (path, path.with_name(path.name + SHEETS_SUFFIX)):
+        if folder.is_dir():
+            discard(folder)

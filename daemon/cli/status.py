@@ -16,7 +16,8 @@ examples:
   outlast status
   outlast status --json | jq '.jobs[].because'
 
-exit status: 0 all is well, 3 daemon not reachable, 4 degraded (blind watch, lost peer, history trouble)
+exit status: 0 all is well, 3 daemon not reachable,
+4 degraded (blind watch, lost peer or store, history trouble)
 """
 
 WAIT_S = 5.0
@@ -49,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
 def degraded(seen: dict[str, Any]) -> bool:
     """Whether something that protects the job does not work now."""
     blind = seen["provider"]["state"] == "blind"
-    unreachable = any(job["peer"] and job["peer"]["reachable"] is False for job in seen["jobs"])
+    places = [place for job in seen["jobs"] for place in job["destinations"]]
+    unreachable = any(place["reachable"] is False for place in places)
     return bool(blind or unreachable or seen["history"]["trouble"])
 
 
@@ -88,6 +90,9 @@ def _job(job: dict[str, Any]) -> Iterator[str]:
         yield f"  committed: {newest['tag']} ({newest['bytes']} bytes)"
     if peer:
         yield f"  peer: {_peer(peer)}"
+    for place in job["destinations"]:
+        if place["kind"] != "peer":
+            yield f"  {place['name']}: {_peer(place)}{_behind(place)}"
 
 
 def _peer(peer: dict[str, Any]) -> str:
@@ -95,3 +100,10 @@ def _peer(peer: dict[str, Any]) -> str:
         return f"shipping, {peer['shipping']['sent']} of {peer['shipping']['total']} bytes"
     has = f"has {peer['newest']['tag']}" if peer["newest"] else "has nothing yet"
     return has if peer["reachable"] else f"not reachable: {peer['because']}"
+
+
+def _behind(place: dict[str, Any]) -> str:
+    lag = place["lag"]
+    if lag is None or place["shipping"] or not lag["bytes"]:
+        return ""
+    return f"; {lag['steps']} steps, {lag['bytes']} bytes and {lag['seconds']:.0f} s behind"

@@ -9,6 +9,7 @@ from outlast.daemon.config.model import (
     ProviderSettings,
     Settings,
     StartSettings,
+    StoreSettings,
 )
 from outlast.daemon.config.problem import ConfigError, Problem
 
@@ -22,5 +23,6 @@ __all__ = [
     "ProviderSettings",
     "Settings",
     "StartSettings",
+    "StoreSettings",
     "load",
 ]

@@ -66,6 +66,7 @@ def _job(loc: Loc, job: Data) -> Iterator[Fault]:
     if standby and "start" not in job:
         yield Fault((*loc, "start"), "required for a standby: the command or the unit of its trainer")
     yield from _start((*loc, "start"), job.get("start"))
+    yield from _destinations(loc, job)
 
 
 def _start(loc: Loc, start: object) -> Iterator[Fault]:
@@ -78,6 +79,32 @@ def _start(loc: Loc, start: object) -> Iterator[Fault]:
     for key in ("command", "folder", "env"):
         if key in start:
             yield Fault((*loc, key), "does not go with unit; it belongs in the unit's own file", at_key=True)
+
+
+def _destinations(loc: Loc, job: Data) -> Iterator[Fault]:
+    stores = job.get("stores")
+    given = stores if isinstance(stores, list) else []
+    count = len(given) + ("peer" in job)
+    require = job.get("require")
+    if "require" in job and not count:
+        yield Fault((*loc, "require"), "speaks of a peer and stores; there is none", at_key=True)
+    elif isinstance(require, int) and require > count:
+        yield Fault((*loc, "require"), f"asks for {require} destinations, and there are {count}")
+    named: list[tuple[Loc, Data]] = [
+        ((*loc, "stores", i), store) for i, store in enumerate(given) if isinstance(store, dict)
+    ]
+    yield from _once(named, "url", lambda value: f"{value} is given twice")
+    for place, store in named:
+        yield from _store(place, store)
+
+
+def _store(loc: Loc, store: Data) -> Iterator[Fault]:
+    """Which option means something for which kind of store."""
+    url = store.get("url")
+    scheme = url.partition("://")[0] if isinstance(url, str) and "://" in url else "file"
+    for key, able in {"region": ("s3",), "account": ("az",), "endpoint": ("s3", "gs", "az")}.items():
+        if store.get(key) is not None and scheme not in able:
+            yield Fault((*loc, key), f"means nothing for {shown(url)}; remove it", at_key=True)
 
 
 def _once(jobs: list[tuple[Loc, Data]], key: str, message: Callable[[str], str]) -> Iterator[Fault]:

@@ -17,6 +17,7 @@ from outlast.daemon.config.model import (
     ProviderSettings,
     Settings,
     StartSettings,
+    StoreSettings,
 )
 from outlast.daemon.config.problem import Fault, Loc, shown
 
@@ -30,6 +31,7 @@ _SECTIONS: dict[tuple[str, ...], type[BaseModel]] = {
     ("jobs",): JobSettings,
     ("jobs", "peer"): PeerSettings,
     ("jobs", "start"): StartSettings,
+    ("jobs", "stores"): StoreSettings,
     ("prices",): PriceSettings,
     ("log",): LogSettings,
 }

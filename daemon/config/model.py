@@ -10,7 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
+from outlast.daemon.config import stores as places
 from outlast.daemon.config import values
+from outlast.daemon.store.address import Address
 
 Text = Annotated[str, BeforeValidator(values.text)]
 Name = Annotated[str, BeforeValidator(values.name)]
@@ -72,8 +74,9 @@ class PeerSettings(_Snapshot):
     ssh: Annotated[values.SshAddress, BeforeValidator(values.ssh_address)]
     host_key: Annotated[str, BeforeValidator(values.host_key)]
     key: Annotated[Path, BeforeValidator(values.private_key)]
-    bulk: Literal["channels", "rsync"] = "channels"
-    channels: Annotated[int, Field(strict=True, ge=1, le=16)] = 4
+    bulk: Literal["auto", "channels", "openssh", "rsync"] = "auto"
+    channels: Annotated[int, Field(strict=True, ge=1, le=16)] = 8
+    limit: Annotated[float | None, BeforeValidator(values.bandwidth)] = None
 
     @property
     def user(self) -> str:
@@ -101,6 +104,17 @@ class StartSettings(_Snapshot):
     when: StartWhen = "warning"
 
 
+class StoreSettings(_Snapshot):
+    """An object store or a folder that gets this job's checkpoints; credentials are not given here."""
+
+    url: Annotated[Address, BeforeValidator(places.address)]
+    keep: Annotated[int, Field(strict=True, ge=2, le=1000)] = 2
+    endpoint: Annotated[str | None, BeforeValidator(places.endpoint)] = None
+    region: Annotated[str | None, BeforeValidator(places.word)] = None
+    account: Annotated[str | None, BeforeValidator(places.word)] = None
+    read_back: Switch | None = None
+
+
 class JobSettings(_Snapshot):
     """One training run on this node. ``takeover_after_s`` is the grace after an announced deadline.
 
@@ -114,6 +128,8 @@ class JobSettings(_Snapshot):
         default=None, alias="every"
     )
     peer: PeerSettings | None = None
+    stores: tuple[StoreSettings, ...] = ()
+    require: Annotated[Literal["any", "all"] | int, BeforeValidator(places.require)] = "any"
     replicas: Folder | None = None
     start: StartSettings | None = None
     takeover_after_s: Seconds = Field(default=5.0, alias="takeover_after")

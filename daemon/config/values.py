@@ -34,6 +34,8 @@ _SSH = re.compile(
     r"(?:\[([0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,15})?)\]|([A-Za-z0-9][A-Za-z0-9._-]{0,252}))"
     r"(?::([0-9]{1,5}))?"
 )
+_BANDWIDTH = re.compile(r"([1-9][0-9]{0,5}(?:\.[0-9]{1,3})?)\s*([kMGT])(?:bit/s)?")
+_PREFIXES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"})
 
 
@@ -143,6 +145,16 @@ def every(value: object) -> float | str:
     except ValueError as exc:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         raise ValueError(str(exc) if number else f"{exc}; or auto, to have it chosen") from None
+
+
+def bandwidth(value: object) -> float | None:
+    """``500M`` or ``2G``, bits a second as networks are sold, in bytes a second."""
+    if value is None:
+        return None
+    match = _BANDWIDTH.fullmatch(text(value))
+    if match is None:
+        raise ValueError(f"{shown(value)} is not a bandwidth such as 500M or 2G (bits a second)")
+    return float(match[1]) * _PREFIXES[match[2]] / 8
 
 
 def poll(value: object) -> float:

@@ -143,6 +143,8 @@ class Daemon:
             parts.append((f"{name}:keeper", desk.keeper.run, BOUND_S))
             if desk.peer is not None:
                 parts.append((f"{name}:peer", _without_beat(desk.peer.run), None))
+            kept = desk.replicas.keepers if desk.replicas is not None else ()
+            parts += [(f"{name}:{store.destination.name}", _without_beat(store.run), None) for store in kept]
             if desk.warner is not None:
                 parts.append((f"{name}:warner", _without_beat(desk.warner.run), None))
             if desk.standby is not None:

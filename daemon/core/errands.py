@@ -20,9 +20,10 @@ from outlast.daemon.core import state as job_state
 from outlast.daemon.core.facts import Commit, PeerFact, Place, Role
 from outlast.daemon.core.job import Job
 from outlast.daemon.core.record import Record
-from outlast.daemon.ship.link import Peer, PeerRefused, PeerUnreachable
+from outlast.daemon.core.stores import Replicas
+from outlast.daemon.ship.link import Peer, PeerRefused, PeerUnreachable, Shipped
 from outlast.providers.base import Clock
-from outlast.wire.manifest import Manifest, read
+from outlast.wire.manifest import PARTIAL_SUFFIX, Manifest, read
 from outlast.wire.messages import StandDown
 from outlast.wire.store import Committed, epoch_folder
 
@@ -56,7 +57,10 @@ class Errands:
         self._not_before: dict[str, float] = {}
         self._because = ""
         self._at_peer: Place | None = None
+        self._following: tuple[str, asyncio.Future[Committed]] | None = None
         self.sent = (0, 0)
+        self.replicas: Replicas | None = None
+        self._pruning = asyncio.Lock()
 
     @property
     def in_flight(self) -> dict[str, Place | None]:
@@ -77,7 +81,14 @@ class Errands:
         notice, newest = self._job.notice, self._job.newest
         if notice is None or newest is None or newest.flush_id != notice.episode:
             return False
-        return self._peer is None or (self._at_peer is not None and self._at_peer.order >= newest.order)
+        if self._peer is None:
+            return self.replicas is None or self.replicas.some_store_has(newest.order)
+        return self._at_peer is not None and self._at_peer.order >= newest.order
+
+    @property
+    def peer_name(self) -> str:
+        """Host and port of the peer, empty without one."""
+        return self._peer.name if self._peer is not None else ""
 
     def peer_fact(self) -> PeerFact | None:
         """The peer as the plan sees it, or None where none is configured."""
@@ -171,6 +182,7 @@ class Errands:
         job = self._job
         size = done.manifest.total_bytes
         place = Place(done.epoch, done.tag, done.step, flush_id, size)
+        self._hand_on(done)
         hold = job.flush is not None and job.flush.hold
         if not hold:
             job.ranks.send(StandDown("committed", "train", flush_id, committed=True))
@@ -183,22 +195,65 @@ class Errands:
         job = self._job
         assert self._peer is not None
         folder, manifest = await asyncio.to_thread(_locate, self._stores, place)
-        self._record.event("ship_began", job.name, place.flush_id, tag=place.tag, bytes=manifest.total_bytes)
-        self._record.ship(
-            job.name, place.epoch, place.tag, self._peer.name, "began", bytes=manifest.total_bytes
-        )
-        began = self._clock.monotonic()
+        self._began(place, manifest.total_bytes)
         anew = self._failures == 0
         self.sent = (0, manifest.total_bytes)
         shipped = await self._peer.ship(Committed(folder, place.tag, manifest), self._progress)
-        seconds = self._clock.monotonic() - began
-        self._at_peer = place
-        self._failures, self._because, self._retry_at = 0, "", 0.0
-        if shipped.bytes_sent > 0 and seconds > 0:
-            job.ship_bytes_s = shipped.bytes_sent / seconds
         # What a transfer that broke off had sent is not sent again, and says nothing of the next one.
         job.flush_bytes = shipped.bytes_sent if anew else job.flush_bytes
-        self._note_verified(place, shipped.bytes_sent, seconds)
+        await self._arrived(place, shipped)
+
+    def follow(self, group: asyncio.TaskGroup, step: int) -> None:
+        """While the ranks save ``step``, send what they write, if the peer is there and nothing else goes."""
+        job, peer = self._job, self._peer
+        if peer is None or not peer.state.reachable or job.checkpoints is None or "ship" in self._running:
+            return
+        tag, done = f"global_step{step}", asyncio.get_running_loop().create_future()
+        folder = epoch_folder(job.checkpoints, job.state.epoch) / f"{tag}{PARTIAL_SUFFIX}"
+        self._following = (tag, done)
+        self.start(group, "ship", self._follow((job.state.epoch, tag), folder, done))
+
+    def unfollow(self) -> None:
+        """What the ranks are saving is not going to be committed."""
+        if self._following is not None:
+            self._following = None
+            self.stop("ship")
+
+    async def _follow(self, place: tuple[int, str], folder: Path, done: asyncio.Future[Committed]) -> None:
+        assert self._peer is not None
+        self._record.event("ship_early", self._job.name, tag=place[1])
+        shipped = await self._peer.stream(place, folder, done, self._progress)
+        self._job.flush_bytes = shipped.bytes_sent
+        await self._arrived(self._place(done.result()), shipped)
+
+    def _place(self, done: Committed) -> Place:
+        return Place(done.epoch, done.tag, done.step, done.manifest.flush_id, done.manifest.total_bytes)
+
+    def _hand_on(self, done: Committed) -> None:
+        """What was followed is committed: the same transfer goes on with it."""
+        following, self._following = self._following, None
+        if following is None or "ship" not in self._running or following[1].done():
+            return
+        if following[0] != done.tag:
+            self.stop("ship")
+            return
+        place = self._place(done)
+        self._running["ship"] = (self._running["ship"][0], place)
+        self.sent = (0, place.size)
+        self._began(place, place.size)
+        following[1].set_result(done)
+
+    def _began(self, place: Place, size: int) -> None:
+        peer = self._peer.name if self._peer else ""
+        self._record.event("ship_began", self._job.name, place.flush_id, tag=place.tag, bytes=size)
+        self._record.ship(self._job.name, place.epoch, place.tag, peer, "began", bytes=size)
+
+    async def _arrived(self, place: Place, shipped: Shipped) -> None:
+        """The peer has committed it: what was measured on the way counts from now on."""
+        self._at_peer = place
+        self._failures, self._because, self._retry_at = 0, "", 0.0
+        self._job.ship_bytes_s = shipped.bytes_s or self._job.ship_bytes_s
+        self._note_verified(place, shipped.bytes_sent, shipped.seconds)
         await self._prune(place.order)
 
     def _note_verified(self, place: Place, sent: int, seconds: float) -> None:
@@ -207,6 +262,10 @@ class Errands:
         self._record.event("verified", job.name, place.flush_id, tag=place.tag, step=place.step, **figures)
         self._record.ship(job.name, place.epoch, place.tag, peer, "verified", **figures)
         log.info("verified_at_peer", job=job.name, tag=place.tag, bytes=sent, seconds=round(seconds, 3))
+
+    async def stored(self) -> None:
+        """A store has a checkpoint that it had not: older ones may go here."""
+        await self._prune((0, 0))
 
     def _progress(self, sent: int, total: int) -> None:
         if sent >= total > 0 and self.sent != (sent, total):
@@ -217,11 +276,14 @@ class Errands:
     async def _prune(self, safe: tuple[int, int]) -> None:
         """Older checkpoints go once ``safe`` is committed where it counts; never the newest two.
 
-        Where that is: at the peer, or here if there is none. A notice has better uses for the disk's time.
+        Where that is: at the peer, or here if there is none; with stores, wherever the user requires it. A
+        notice has better uses for the disk's time.
         """
-        if self._job.checkpoints is None or self._job.notice is not None:
+        may_go = self.replicas.may_go() if self.replicas is not None else safe
+        if self._job.checkpoints is None or self._job.notice is not None or may_go is None:
             return
-        gone = await asyncio.to_thread(prune, self._job.checkpoints, 2, {safe})
+        async with self._pruning:
+            gone = await asyncio.to_thread(prune, self._job.checkpoints, 2, {may_go})
         for sentence in gone:
             log.info("pruned", job=self._job.name, what=sentence)
 

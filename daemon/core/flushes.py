@@ -12,6 +12,7 @@ from typing import Literal
 import structlog
 
 from outlast.daemon.core.facts import AskFlush, Cause, FlushFact, Place, Wish
+from outlast.daemon.core.lag import Commits
 from outlast.daemon.core.notices import Live
 from outlast.daemon.core.pace import Pace, span
 from outlast.daemon.core.plan import PATIENCE_S
@@ -40,6 +41,7 @@ class Flushes:
         self.changed = asyncio.Event()
         self.notice: Live | None = None
         self.newest: Place | None = None
+        self.commits = Commits(clock)
         self.flush: FlushFact | None = None
         self.flush_s: float | None = None
         self.given_up: dict[str, str] = {}
@@ -147,6 +149,7 @@ class Flushes:
             self.given_up[flush.id] = because
         else:
             self.newest = place
+            self.commits.note(place)
             self.flush_s = self._clock.monotonic() - flush.asked_at
             stall = self.ranks.stall_s(flush.id)
             self._stalls.extend([] if stall is None else [stall])
@@ -180,4 +183,5 @@ class Flushes:
         """A committed checkpoint lies here."""
         if self.newest is None or self.newest.order < place.order:
             self.newest = place
+            self.commits.note(place)
             self.changed.set()

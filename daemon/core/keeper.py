@@ -135,6 +135,7 @@ class Keeper:
                 self._ask(action)
             case SayAgree():
                 self._agree(action)
+                self._errands.follow(group, action.step)
             case GiveUp():
                 self._give_up(action)
             case Release(reason):
@@ -168,6 +169,7 @@ class Keeper:
             self._job.given_up[action.id] = action.because
             self._job.changed.set()
         self._job.flush_ended(None, action.because)
+        self._errands.unfollow()
         log.warning("flush_given_up", job=self._job.name, flush=action.id, because=action.because)
         self._record.event("flush_failed", self._job.name, action.id, because=action.because)
         self._record.flush(self._job.name, action.id, "failed", because=action.because)

@@ -19,10 +19,12 @@ from outlast.daemon.core.launch import Launcher, Start
 from outlast.daemon.core.record import Record
 from outlast.daemon.core.standby import Standby
 from outlast.daemon.core.state import JobState
+from outlast.daemon.core.stores import Replicas, StoreKeeper
 from outlast.daemon.core.trainers import Connection
 from outlast.daemon.core.warner import Warner
 from outlast.daemon.core.welcome import Welcome
 from outlast.daemon.ship.link import Peer, PeerSettings
+from outlast.daemon.store.destination import StoreDestination, StoreSettings
 from outlast.providers.base import Clock
 from outlast.wire.messages import FromHook
 from outlast.wire.store import scan
@@ -39,6 +41,7 @@ class Desk:
     welcome: Welcome
     errands: Errands
     peer: Peer | None
+    replicas: Replicas | None
     warner: Warner | None
     standby: Standby | None
 
@@ -64,6 +67,7 @@ def _desk(settings: Settings, job_settings: JobSettings, clock: Clock, record: R
     peer = _peer(job_settings, clock)
     welcome = Welcome(job, stores, record)
     errands = Errands(job, peer, stores, state_file, clock, record)
+    kept = _replicas(job_settings, job, errands, stores, clock, record)
     keeper = Keeper(job, errands, welcome, clock, record, job_settings.stop_signal)
     warner = Warner(job, peer, clock) if peer else None
     if peer is not None:
@@ -77,7 +81,7 @@ def _desk(settings: Settings, job_settings: JobSettings, clock: Clock, record: R
         standby = Standby(
             job, welcome, launcher, replicas, when, job_settings.takeover_after_s, state_file, clock, record
         )
-    return Desk(job, keeper, welcome, errands, peer, warner, standby)
+    return Desk(job, keeper, welcome, errands, peer, kept, warner, standby)
 
 
 def _first_state(settings: JobSettings, stores: list[Path]) -> JobState:
@@ -109,10 +113,29 @@ def _peer(settings: JobSettings, clock: Clock) -> Peer | None:
             key=peer.key,
             bulk=peer.bulk,
             channels=peer.channels,
+            limit_bytes_s=peer.limit,
         ),
         settings.name,
         clock,
     )
+
+
+def _replicas(
+    settings: JobSettings, job: Job, errands: Errands, folders: list[Path], clock: Clock, record: Record
+) -> Replicas | None:
+    if not settings.stores:
+        return None
+    keepers = []
+    for given in settings.stores:
+        wanted = StoreSettings(
+            given.url, given.endpoint, given.region, given.account, given.keep, given.read_back
+        )
+        destination = StoreDestination(wanted, settings.name, clock)
+        keepers.append(StoreKeeper(job, destination, folders, errands.peer_fact, clock, record))
+    for keeper in keepers:
+        keeper.arrived = errands.stored
+    errands.replicas = Replicas(keepers, errands.peer_fact, settings.require)
+    return errands.replicas
 
 
 def _launcher(settings: Settings, job: JobSettings) -> Launcher | None:

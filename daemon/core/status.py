@@ -6,6 +6,7 @@ from typing import Any
 
 from outlast import __version__
 from outlast.daemon.core.deadline import Verdict
+from outlast.daemon.core.destinations import destinations
 from outlast.daemon.core.errands import Errands
 from outlast.daemon.core.facts import PeerFact, Place, Role
 from outlast.daemon.core.job import Job
@@ -76,6 +77,8 @@ def job_status(job: Job, errands: Errands, parked: int) -> dict[str, Any]:
         "next_checkpoint_s": job.interval_left(),
         "interval": _interval(job),
         "peer": _peer(errands),
+        "destinations": destinations(job, errands),
+        "require": errands.replicas.require if errands.replicas is not None else "any",
         "taken_now": _taken_now(job, errands.peer_fact()),
         "plan": _plan(job.verdict) if job.notice is not None else None,
     }

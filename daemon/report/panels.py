@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from outlast.daemon.advice.values import Advice
 from outlast.daemon.history.rows import Pool
-from outlast.daemon.rates.table import Observed
+from outlast.daemon.rates.table import Observed, Origin
 from outlast.daemon.rates.values import AgeCurve, PoolRate, Study, Trend
 from outlast.daemon.report import charts, times, words
 from outlast.daemon.report.grid import Cell, HeatMap, heat_map, part_label, position
@@ -18,6 +18,8 @@ from outlast.daemon.report.rows import Bar, bar
 # So many pools get a heat-map and a panel over time; of more, nobody looks at the charts.
 MOST = 12
 _MOST_BIDS = 6
+
+Key = tuple[Pool, Origin]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +77,28 @@ class Panels:
 def panels(study: Study, observed: Observed, advice: Advice | None, zone: times.Zone) -> Panels:
     """Heat-maps, panels over time, age and bid curves."""
     by_hours = sorted((pool for pool in study.pools if pool.losses), key=lambda pool: -pool.exposure_h)
-    keep = {pool.pool for pool in by_hours[:MOST]}
-    chosen = [pool for pool in study.pools if pool.pool in keep]
-    named = words.names([pool.pool for pool in study.pools])
-    trends = {trend.pool: trend for trend in study.trends}
-    drawn = [pool for pool in chosen if pool.pool in trends]
+    keep = {_key(pool) for pool in by_hours[:MOST]}
+    chosen = [pool for pool in study.pools if _key(pool) in keep]
+    names = words.names([pool.pool for pool in study.pools])
+    named = {_key(pool): words.told_apart(names[pool.pool], pool.origin) for pool in study.pools}
+    trends = {_key(trend): trend for trend in study.trends}
+    drawn = [pool for pool in chosen if _key(pool) in trends]
     maps = [heat for pool in chosen if (heat := heat_map(observed.table, pool)) is not None]
     return Panels(
-        tuple(_heat(heat, named[heat.pool.pool], zone, study.now) for heat in maps),
-        tuple(_over_time(i, pool, trends[pool.pool], observed, named, study) for i, pool in enumerate(drawn)),
+        tuple(_heat(heat, named[_key(heat.pool)], zone, study.now) for heat in maps),
+        tuple(
+            _over_time(i, pool, trends[_key(pool)], observed, named, study) for i, pool in enumerate(drawn)
+        ),
         tuple(_ages(i, curve) for i, curve in enumerate(study.ages)),
         _bids(advice),
-        tuple(trends[pool.pool] for pool in drawn),
+        tuple(trends[_key(pool)] for pool in drawn),
         _left_out(len(study.pools), len(by_hours), len(chosen)),
     )
+
+
+def _key(found: PoolRate | Trend) -> Key:
+    """Held nodes and probes of one pool have drawings of their own."""
+    return (found.pool, found.origin)
 
 
 def _left_out(pools: int, lost: int, chosen: int) -> str:
@@ -100,7 +110,7 @@ def _left_out(pools: int, lost: int, chosen: int) -> str:
 
 
 def _over_time(
-    number: int, pool: PoolRate, trend: Trend, observed: Observed, named: dict[Pool, str], study: Study
+    number: int, pool: PoolRate, trend: Trend, observed: Observed, named: dict[Key, str], study: Study
 ) -> Chart:
     table = observed.table
     mine = table.burst_pool == position(table, pool)
@@ -112,7 +122,7 @@ def _over_time(
         study.begins,
         study.ends,
     )
-    name = named[pool.pool]
+    name = named[_key(pool)]
     label = (
         f"{name} over time: {words.counted(len(trend.weeks), 'week')}, "
         f"{words.counted(pool.bursts, 'burst')}, "

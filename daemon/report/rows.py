@@ -198,11 +198,12 @@ def raw(study: Study, observed: Observed) -> Raw:
     found = []
     for pool in study.pools:
         number = index.get((pool.pool, pool.origin))
+        name = words.told_apart(named[pool.pool], pool.origin)
         nodes, hinted = (
             "?" if number is None or number >= len(counts) else f"{int(counts[number]):,}"
             for counts in (table.nodes, table.left_on_hint)
         )
-        found.append(_raw_pool(pool, named[pool.pool], nodes, hinted, causes))
+        found.append(_raw_pool(pool, name, nodes, hinted, causes))
     regions = _regions(study)
     sums = [sparks.of_region(table, *region) for region in regions]
     by_hour = tuple(
@@ -240,7 +241,7 @@ def weeks(trends: tuple[Trend, ...]) -> tuple[tuple[str, str, str, str, str], ..
     named = words.names([trend.pool for trend in trends])
     return tuple(
         (
-            named[trend.pool],
+            words.told_apart(named[trend.pool], trend.origin),
             f"{times.utc(week.begins):%Y-%m-%d}",
             words.figure(week.exposure_h, 1),
             f"{week.losses:,}",

@@ -117,7 +117,7 @@ def pool_table(pools: tuple[PoolRate, ...]) -> Grid:
     """The pool table, the calmest first, its first MOST_POOLS rows."""
     shown = pools[:MOST_POOLS]
     called = words.names([pool.pool for pool in shown], _NAME)
-    names = [called[pool.pool] + (" (probes)" if pool.origin == "probe" else "") for pool in shown]
+    names = [words.told_apart(called[pool.pool], pool.origin) for pool in shown]
     name_width = min(_NAME_WIDTH, max(map(cell_len, names), default=0))
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in HEADINGS:

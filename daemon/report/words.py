@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from outlast.daemon.history.rows import Pool
+from outlast.daemon.rates.table import Origin
 from outlast.daemon.rates.values import PoolRate, Range
 from outlast.daemon.report.text import clean, elide
 
@@ -77,6 +78,11 @@ def counted(number: int, what: str) -> str:
     """``1 loss``, ``2 losses``, ``1,887 losses``."""
     plural = what if number == 1 else f"{what}es" if what.endswith("s") else f"{what}s"
     return f"{number:,} {plural}"
+
+
+def told_apart(name: str, origin: Origin) -> str:
+    """The name of a pool, which its held nodes and its probes share, with the word that tells them apart."""
+    return f"{name} (probes)" if origin == "probe" else name
 
 
 def probability(p: float) -> str:

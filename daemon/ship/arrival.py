@@ -1,132 +1,165 @@
-"""One file arriving: under a part name, hashed on the way, and named only when its digest matches."""
+"""Chunks arriving: checked in memory, written to a part file, noted; and the file named once all are here.
+
+Several sessions may bring chunks of one file, in any order, and one whose connection died unnoticed may still
+be at it. Bytes and note of a chunk are written under the part's lock, and only while it still is the part: a
+file that has its name is never written to again.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from outlast.daemon.checkpoint.place import Step
-from outlast.daemon.ship.protocol import DAMAGED
+from outlast.daemon.checkpoint.place import SHEETS_SUFFIX, Step
+from outlast.daemon.ship import sheet
+from outlast.daemon.ship.protocol import DAMAGED, Chunk
 from outlast.daemon.ship.words import RefusedError
+from outlast.wire.digests import CHUNK, chunks_in, digest
 from outlast.wire.manifest import PART_SUFFIX, FileEntry
 
-_CHUNK = 1024 * 1024
+_READ = 1024 * 1024
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class SenderGoneError(Exception):
-    """The sender went away before all bytes of a file had come; what came is kept."""
+    """The sender went away before all bytes of a chunk had come."""
 
 
 class Source(Protocol):
-    """Where a file's bytes come from."""
+    """Where a chunk's bytes come from."""
 
     def read(self, most: int) -> bytes:
         """The next 1 to ``most`` bytes, or none at the end."""
         ...
 
 
-def arrive(staging: Path, entry: FileEntry, offset: int, source: Source, step: Step) -> None:
-    """Take ``entry.size - offset`` bytes and make the file durable under its name.
+class Arrivals:
+    """The files arriving in one staging folder."""
 
-    Raises RefusedError when the digest differs (the part is then deleted) and SenderGoneError when the
-    bytes end early.
-    """
-    target = staging / entry.path
-    part = target.with_name(target.name + PART_SUFFIX)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fd = _open_part(part, offset)
-    try:
-        total = _hash_prefix(fd, offset)
-        _fill(fd, entry.size - offset, source, total, step)
-        os.fsync(fd)
-        step("file synced")
-        if total.hexdigest() != entry.sha256:
-            part.unlink(missing_ok=True)
-            raise RefusedError(
-                DAMAGED, f"{entry.path}: contents differ from the manifest's digest", in_step=True
-            )
-        _name(fd, part, target)
-        step("file named")
-    except OSError:
-        part.unlink(missing_ok=True)  # a full disk is not helped by keeping half a file
-        raise
-    finally:
-        os.close(fd)
+    def __init__(self, staging: Path, step: Step) -> None:
+        self.staging = staging
+        self._sheets = sheets_of(staging)
+        self._step = step
+
+    def take(self, chunk: Chunk, data: bytearray) -> None:
+        """Keep one chunk. Raises RefusedError where its digest differs or its file is complete."""
+        found = hashlib.sha256(data).digest()
+        if found.hex() != chunk.sha256:
+            raise RefusedError(DAMAGED, f"{chunk.path}: chunk {chunk.index} was altered on its way")
+        part = self._part(chunk.path)
+        if os.path.lexists(self.staging / chunk.path) and not self._reopen(chunk, found):
+            return
+        part.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(part, os.O_CREAT) as fd:
+            if fd is None:
+                raise RefusedError(DAMAGED, f"{chunk.path} has just arrived: offer it again")
+            _write(fd, data, CHUNK * chunk.index)
+            self._step("chunk written")
+            sheet.note(self._sheets / chunk.path, chunk.index, found)
+        self._step("chunk noted")
+
+    def digests(self, path: str) -> list[bytes]:
+        """What is here of a file, by chunk; an empty digest for each one that is not."""
+        file = self.staging / path
+        return sheet.noted(self._sheets / path, file if os.path.lexists(file) else self._part(path))
+
+    def arrived(self, entry: FileEntry) -> bool:
+        """Whether a file that has its name got it from ``finish``: its digest was checked as it came."""
+        digests = sheet.noted(self._sheets / entry.path, self.staging / entry.path)
+        return entry.chunk == CHUNK and _matches(digests, entry)
+
+    def finish(self, entry: FileEntry) -> bool:
+        """Make a file durable and give it its name, if all of it is here and is what ``entry`` says."""
+        part = self._part(entry.path)
+        with _locked(part) as fd:
+            if fd is None or not self._whole(fd, part, entry):
+                return False
+            os.ftruncate(fd, entry.size)
+            os.fsync(fd)
+            self._step("file synced")
+            part.replace(self.staging / entry.path)
+        self._step("file named")
+        return True
+
+    def _whole(self, fd: int, part: Path, entry: FileEntry) -> bool:
+        digests = sheet.noted(self._sheets / entry.path, part)
+        if entry.chunk == CHUNK:
+            return _matches(digests, entry)
+        # A manifest with other chunks than ours: the bytes are looked at once more.
+        whole = sheet.digest_of(digests, chunks_in(entry.size)) is not None
+        return whole and os.fstat(fd).st_size == entry.size and digest(part, entry.chunk) == entry.sha256
+
+    def reopen(self, path: str) -> None:
+        """Take a file's name away again: it is not what is offered now, but some of its chunks may be."""
+        with suppress(FileNotFoundError):
+            (self.staging / path).rename(self._part(path))
+
+    def drop(self, path: str) -> None:
+        """Forget what is here of a file that has not got its name."""
+        self._part(path).unlink(missing_ok=True)
+        (self._sheets / path).unlink(missing_ok=True)
+
+    def _reopen(self, chunk: Chunk, found: bytes) -> bool:
+        """For a chunk of a file that has its name: whether it is another one, of a tag saved anew."""
+        here = self.digests(chunk.path)
+        if chunk.index < len(here) and here[chunk.index] == found:
+            return False
+        self.reopen(chunk.path)
+        return True
+
+    def _part(self, path: str) -> Path:
+        return self.staging / (path + PART_SUFFIX)
 
 
-def part_bytes(staging: Path, entry: FileEntry) -> int:
-    """How many bytes of a file lie here from a transfer that broke off; 0 while one is still at it."""
-    part = staging / (entry.path + PART_SUFFIX)
-    try:
-        fd = os.open(part, _FLAGS)
-    except OSError:
-        return 0
-    try:
-        size = os.fstat(fd).st_size
-        return size if size < entry.size and _lock(fd) else 0
-    finally:
-        os.close(fd)
+def sheets_of(staging: Path) -> Path:
+    """The folder with the notes of what has arrived in ``staging``."""
+    return staging.with_name(staging.name + SHEETS_SUFFIX)
 
 
-def _open_part(part: Path, offset: int) -> int:
-    if offset == 0:
-        # A session of a dead connection may still write to the old part: it keeps its nameless file.
-        part.unlink(missing_ok=True)
-        fd = os.open(part, _FLAGS | os.O_CREAT | os.O_EXCL, 0o644)
-        _lock(fd)
-        return fd
-    try:
-        fd = os.open(part, _FLAGS)
-    except FileNotFoundError as exc:
-        raise RefusedError(DAMAGED, f"{part.name} is no longer here: offer it again") from exc
-    if os.fstat(fd).st_size < offset or not _lock(fd):
-        os.close(fd)
-        raise RefusedError(DAMAGED, f"{part.name} cannot be continued at byte {offset}: offer it again")
-    os.ftruncate(fd, offset)
-    return fd
-
-
-def _hash_prefix(fd: int, offset: int) -> hashlib._Hash:
-    total = hashlib.sha256()
-    while offset:
-        chunk = os.read(fd, min(offset, _CHUNK))
-        if not chunk:
-            raise RefusedError(DAMAGED, "what had arrived earlier has become shorter: offer it again")
-        total.update(chunk)
-        offset -= len(chunk)
-    return total
-
-
-def _fill(fd: int, left: int, source: Source, total: hashlib._Hash, step: Step) -> None:
-    while left:
-        chunk = source.read(min(left, _CHUNK))
-        if not chunk:
+def receive(source: Source, size: int) -> bytearray:
+    """Exactly ``size`` bytes. Raises SenderGoneError."""
+    data = bytearray()
+    while len(data) < size:
+        piece = source.read(min(size - len(data), _READ))
+        if not piece:
             raise SenderGoneError
-        total.update(chunk)
-        left -= len(chunk)
-        view = memoryview(chunk)
-        while view:
-            view = view[os.write(fd, view) :]
-        step("bytes written")
+        data += piece
+    return data
 
 
-def _name(fd: int, part: Path, target: Path) -> None:
+def _matches(digests: list[bytes], entry: FileEntry) -> bool:
+    return sheet.digest_of(digests, chunks_in(entry.size)) == entry.sha256
+
+
+@contextmanager
+def _locked(part: Path, more: int = 0) -> Iterator[int | None]:
+    """The part, open and this session's alone; None where there is none, or it has just got its name."""
     try:
-        mine = os.path.samestat(os.fstat(fd), part.lstat())
+        fd = os.open(part, _FLAGS | more, 0o644)
     except FileNotFoundError:
-        mine = False
-    if not mine:
-        raise RefusedError(DAMAGED, f"{target.name} is being sent by another session", in_step=True)
-    part.replace(target)
-
-
-def _lock(fd: int) -> bool:
+        yield None
+        return
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield fd if _still(fd, part) else None
+    finally:
+        os.close(fd)
+
+
+def _still(fd: int, part: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), part.lstat())
+    except FileNotFoundError:
         return False
-    return True
+
+
+def _write(fd: int, data: bytearray, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(fd, view, offset)
+        view, offset = view[count:], offset + count

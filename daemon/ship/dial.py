@@ -11,7 +11,7 @@ import asyncssh
 
 from outlast.daemon.ship.session import PeerUnreachable
 
-_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes128-ctr")
+CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes128-ctr")
 _KEEPALIVES_MISSED = 2
 
 
@@ -19,7 +19,8 @@ _KEEPALIVES_MISSED = 2
 class PeerSettings:
     """Where the peer is and how it is recognised. ``host_key`` is an OpenSSH public key line.
 
-    ``connect_s`` bounds one attempt; after about three times ``keepalive_s`` of silence the connection
+    ``channels`` is the most sessions that carry bulk at once. ``connect_s`` bounds one attempt; after
+    about three times ``keepalive_s`` of silence the connection
     counts as dead.
     """
 
@@ -28,8 +29,9 @@ class PeerSettings:
     user: str
     host_key: str
     key: Path
-    bulk: Literal["channels", "rsync"] = "channels"
-    channels: int = 4
+    bulk: Literal["auto", "channels", "openssh", "rsync"] = "auto"
+    channels: int = 8
+    limit_bytes_s: float | None = None
     connect_s: float = 10.0
     keepalive_s: float = 4.0
 
@@ -85,7 +87,7 @@ async def _connect(
             agent_path=None,
             gss_host=None,
             preferred_auth="publickey",
-            encryption_algs=_CIPHERS,
+            encryption_algs=CIPHERS,
             compression_algs=None,
             keepalive_interval=settings.keepalive_s,
             keepalive_count_max=_KEEPALIVES_MISSED,

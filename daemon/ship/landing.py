@@ -18,6 +18,7 @@ from outlast.daemon.checkpoint.locks import try_lock
 from outlast.daemon.checkpoint.place import (
     STAGING,
     Step,
+    discard,
     drop_strangers,
     fsync,
     fsync_folders,
@@ -29,20 +30,22 @@ from outlast.daemon.checkpoint.place import (
 from outlast.daemon.checkpoint.recovery import COMMIT_LOCK
 from outlast.daemon.checkpoint.retention import prune
 from outlast.daemon.history.layout import FOLDER
-from outlast.daemon.ship import words
-from outlast.daemon.ship.arrival import SenderGoneError, Source, arrive, part_bytes
+from outlast.daemon.ship import sheet, words
+from outlast.daemon.ship.arrival import Arrivals, SenderGoneError, Source, receive, sheets_of
 from outlast.daemon.ship.offers import Offers, offered, reuse
 from outlast.daemon.ship.protocol import (
     BAD_REQUEST,
     DAMAGED,
     FENCED,
     IO,
+    MOST_DIGESTS,
     NO_SPACE,
     WRONG_JOB,
+    Chunk,
     Commit,
+    Digests,
     HandOver,
     Offer,
-    Put,
     Request,
     State,
     Stats,
@@ -51,6 +54,7 @@ from outlast.daemon.ship.protocol import (
 from outlast.daemon.ship.segment import RESERVE_BYTES, keep
 from outlast.daemon.ship.words import RefusedError
 from outlast.providers.base import Clock
+from outlast.wire.digests import CHUNK, chunks_in
 from outlast.wire.manifest import MANIFEST_NAME, FileEntry, Manifest
 from outlast.wire.store import Committed, check_file, committed_at, epoch_folder, newest_whole, scan
 
@@ -85,6 +89,7 @@ class Landing:
         self._step = step
         self._offers = Offers()
         self._held = ExitStack()
+        self._holding: Path | None = None
 
     def answer(self, request: Request, source: Source) -> dict[str, Any]:
         """Carry out one request and return the ``ok`` answer. Raises RefusedError and SenderGoneError."""
@@ -96,6 +101,7 @@ class Landing:
 
     def close(self) -> None:
         """Let go of this session's locks."""
+        self._holding = None
         self._held.close()
 
     def tidy(self) -> None:
@@ -122,8 +128,10 @@ class Landing:
             return self._state()
         if isinstance(request, Offer):
             return self._offer(request.manifest)
-        if isinstance(request, Put):
-            return self._put(request, source)
+        if isinstance(request, Chunk):
+            return self._chunk(request, source)
+        if isinstance(request, Digests):
+            return self._digests(request)
         if isinstance(request, Commit):
             return self._alone(lambda: self._commit(request.epoch, request.tag))
         if isinstance(request, Warn):
@@ -148,24 +156,63 @@ class Landing:
         self._hold(staging)
         self._offers.note(staging, manifest)
         reuse(self._store, staging, manifest)
-        lacking = [entry for entry in manifest.files if check_file(staging, entry, digests=False)]
-        want = [{"path": entry.path, "have": part_bytes(staging, entry)} for entry in lacking]
-        need = sum(entry.size for entry in lacking) - sum(int(str(item["have"])) for item in want)
-        free = self._free(staging)
+        arrivals = Arrivals(staging, self._step)
+        want = [
+            item
+            for item in side_by_side(lambda entry: self._lacking(arrivals, entry), manifest.files)
+            if item
+        ]
+        self._check_room(staging, manifest, want)
+        return {"ok": True, "want": want}
+
+    def _lacking(self, arrivals: Arrivals, entry: FileEntry) -> dict[str, Any] | None:
+        """What is wanted of one file, or None when all of it is here under its name."""
+        if self._here(arrivals, entry) or arrivals.finish(entry):
+            return None
+        return {
+            "path": entry.path,
+            "missing": sheet.missing(arrivals.digests(entry.path), chunks_in(entry.size)),
+        }
+
+    def _here(self, arrivals: Arrivals, entry: FileEntry) -> bool:
+        """Whether a file of that name is what is offered; one that came by rsync is read in the commit."""
+        if check_file(arrivals.staging, entry, digests=False):
+            arrivals.reopen(entry.path)
+            return False
+        if arrivals.arrived(entry) or not arrivals.digests(entry.path):
+            return True
+        arrivals.reopen(entry.path)
+        return False
+
+    def _check_room(self, staging: Path, manifest: Manifest, want: list[dict[str, Any]]) -> None:
+        runs = sum(many for item in want for _, many in item["missing"])
+        need, free = min(runs * CHUNK, manifest.total_bytes), self._free(staging)
         if need and need + RESERVE_BYTES > free:
             wanted = f"{need} bytes more and {RESERVE_BYTES // 2**20} MiB to spare"
             raise RefusedError(NO_SPACE, f"no space: {manifest.tag} needs {wanted}, {free} are free there")
-        return {"ok": True, "want": want}
 
-    def _put(self, put: Put, source: Source) -> dict[str, Any]:
-        staging = self.staging(put.epoch, put.tag)
-        entry = self._offers.files(staging).get(put.path)
-        if entry is None or (entry.size, entry.sha256) != (put.size, put.sha256):
-            raise RefusedError(
-                BAD_REQUEST, f"{put.path} is not what {put.tag} was offered with: offer it again"
-            )
-        arrive(staging, entry, put.offset, source, self._step)
+    def _chunk(self, chunk: Chunk, source: Source) -> dict[str, Any]:
+        """Take one chunk; all its bytes are read first, so that a refusal does not end the session."""
+        data = receive(source, chunk.size)
+        self.check_fence(chunk.epoch)
+        staging = self._staging(chunk.epoch, chunk.tag)
+        staging.mkdir(parents=True, exist_ok=True)
+        self._hold(staging)
+        if (free := self._free(staging)) < chunk.size + RESERVE_BYTES:
+            raise RefusedError(NO_SPACE, f"no space: {chunk.tag} is arriving, {free} bytes are free there")
+        arrivals = Arrivals(staging, self._step)
+        try:
+            arrivals.take(chunk, data)
+        except OSError:
+            arrivals.drop(chunk.path)  # a full disk is not helped by keeping half a file
+            raise
         return {"ok": True}
+
+    def _digests(self, request: Digests) -> dict[str, Any]:
+        self.check_fence(request.epoch)
+        found = Arrivals(self._staging(request.epoch, request.tag), self._step).digests(request.path)
+        some = found[request.first : request.first + MOST_DIGESTS]
+        return {"ok": True, "digests": [digest.hex() for digest in some]}
 
     def _commit(self, epoch: int, tag: str) -> dict[str, Any]:
         self.check_fence(epoch)
@@ -179,20 +226,32 @@ class Landing:
         if not self._committed(manifest):
             self._make_whole(staging, manifest)
             put_in_place(staging, epoch_folder(self._store, epoch) / tag, self._step)
-        for suffix in ("offer", "lock"):
-            (staging.parent / f"{tag}.{suffix}").unlink(missing_ok=True)
+        self._forget(staging)
         return {"ok": True, "bytes": manifest.total_bytes}
 
+    def _forget(self, staging: Path) -> None:
+        """What lay beside the staging folder of a checkpoint that is committed now."""
+        for suffix in ("offer", "lock"):
+            (staging.parent / f"{staging.name}.{suffix}").unlink(missing_ok=True)
+        if sheets_of(staging).is_dir():
+            discard(sheets_of(staging))
+
     def _make_whole(self, staging: Path, manifest: Manifest) -> None:
+        arrivals = Arrivals(staging, self._step)
+
         def look(entry: FileEntry) -> tuple[FileEntry, str]:
-            what = check_file(staging, entry)
+            if arrivals.finish(entry):
+                return entry, ""
+            # What came in chunks was checked on its way; what was linked, or came by rsync, is read here.
+            what = check_file(staging, entry, digests=not arrivals.arrived(entry))
             if not what:
                 fsync(staging / entry.path)
             return entry, what
 
         bad = [(entry, what) for entry, what in side_by_side(look, manifest.files) if what]
         for entry, _ in bad:
-            (staging / entry.path).unlink(missing_ok=True)
+            if not arrivals.digests(entry.path):
+                (staging / entry.path).unlink(missing_ok=True)
         if bad:
             more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
             raise RefusedError(DAMAGED, f"{bad[0][0].path}: {bad[0][1]}{more}")
@@ -241,8 +300,11 @@ class Landing:
 
     def _hold(self, staging: Path) -> None:
         """While this session lives, nobody sweeps the folder; as many sessions as like may share it."""
-        self._held.close()
-        self._held.enter_context(try_lock(staging.parent / f"{staging.name}.lock", shared=True, wait_s=1.0))
+        if self._holding != staging:
+            self._held.close()
+            lock = staging.parent / f"{staging.name}.lock"
+            self._held.enter_context(try_lock(lock, shared=True, wait_s=1.0))
+            self._holding = staging
 
 
 __all__ = ["RESERVE_BYTES", "Landing", "RefusedError", "SenderGoneError", "free_bytes"]

@@ -4,40 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import asyncssh
 
-from outlast.daemon.ship.bulk import bulk
+from outlast.daemon.ship.carrier import Carrier, Progress, Shipped
 from outlast.daemon.ship.dial import PeerSettings, dial
 from outlast.daemon.ship.protocol import (
-    DAMAGED,
     IO,
-    Commit,
     HandOver,
-    Offer,
-    ProtocolError,
     Request,
     State,
     Stats,
-    Wanted,
     Warn,
     parse_state,
-    parse_wanted,
     whole_number,
 )
-from outlast.daemon.ship.session import COMMIT_S, PeerRefused, PeerUnreachable, Session
+from outlast.daemon.ship.session import Channels, PeerRefused, PeerUnreachable, Session
+from outlast.daemon.ship.shipment import read
 from outlast.providers.base import Clock
-from outlast.wire.store import Committed, check_files
+from outlast.wire.store import Committed
 
 __all__ = ["Peer", "PeerRefused", "PeerSettings", "PeerState", "PeerUnreachable", "Shipped"]
 
 T = TypeVar("T")
-Progress = Callable[[int, int], None]
-_ROUNDS = 3
-_REUSE_S = 20.0  # the receiver ends a session that is idle for longer
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 
 
@@ -55,15 +48,6 @@ class PeerState:
     since: float
 
 
-@dataclass(frozen=True)
-class Shipped:
-    """A checkpoint is committed at the peer: bytes that went over the wire, bytes it has, seconds taken."""
-
-    bytes_sent: int
-    bytes_total: int
-    seconds: float
-
-
 class Peer:
     """One peer of one job. ``run`` keeps the connection; every request raises PeerUnreachable or PeerRefused.
 
@@ -74,7 +58,7 @@ class Peer:
         self._settings = settings
         self._job = job
         self._clock = clock
-        self._bulk = bulk(settings.bulk, settings.channels)
+        self._carrier = Carrier(settings, clock)
         self._connection: asyncssh.SSHClientConnection | None = None
         self._hurry = asyncio.Event()
         self._tried = asyncio.Event()
@@ -101,7 +85,11 @@ class Peer:
     async def ask_state(self) -> PeerState:
         """Ask the peer for its fence and newest checkpoint; the result is ``state`` as well."""
         connection = await self._connected()
-        fence, newest = await self._one(connection, State(), parse_state)
+        async with Session(Channels(connection)) as session:
+            fence, newest = read(parse_state, await session.ask(State()))
+            began = self._clock.monotonic()
+            await session.ask(State())  # the receiver runs by now: this takes no longer than the way there
+            self._carrier.rtt_s = self._clock.monotonic() - began
         place = (newest.epoch, newest.tag, newest.step) if newest else None
         self._heard(reachable=True, because="", newest=place, fence=fence)
         return self.state
@@ -112,23 +100,25 @@ class Peer:
         ``progress`` is called with bytes there and bytes in all. A file that is damaged here is not sent:
         PeerRefused with code ``damaged``.
         """
-        began = self._clock.monotonic()
-        await self._check_here(committed, digests=False)
-        connection = await self._connected()
-        sent = 0
-        for attempt in range(_ROUNDS):
-            try:
-                count, total = await self._one_round(connection, committed, progress)
-                sent += count
-            except PeerRefused as exc:
-                if exc.code != DAMAGED or attempt + 1 == _ROUNDS:
-                    raise
-                # Either it was damaged on the way, and only that file is wanted again, or it is damaged here.
-                await self._check_here(committed, digests=True)
-                continue
-            break
+        shipped = await self._carrier.ship(await self._connected(), committed, progress)
         self._note_newest((committed.epoch, committed.tag, committed.step))
-        return Shipped(sent, total, self._clock.monotonic() - began)
+        return shipped
+
+    async def stream(
+        self,
+        place: tuple[int, str],
+        folder: Path,
+        done: asyncio.Future[Committed],
+        progress: Progress | None = None,
+    ) -> Shipped:
+        """Send the files of ``folder`` while they are written; once ``done`` is set, go on as ``ship`` does.
+
+        ``place`` is the epoch and tag of the checkpoint it is going to be.
+        """
+        shipped = await self._carrier.stream(await self._connected(), place, folder, done, progress)
+        committed = done.result()
+        self._note_newest((committed.epoch, committed.tag, committed.step))
+        return shipped
 
     async def warn(self, kind: str, seconds_left: float | None, step: int, epoch: int) -> None:
         """Tell the peer of a ``hint``, a ``notice``, or that it was ``withdrawn``."""
@@ -141,7 +131,7 @@ class Peer:
         """
         if self._connection is None:
             raise PeerUnreachable(self.state.because)
-        async with Session(self._connection) as session:
+        async with Session(Channels(self._connection)) as session:
             for seq, data in segments:
                 digest = hashlib.sha256(data).hexdigest()
                 await session.ask(Stats(node, seq, len(data), digest), data=data)
@@ -195,57 +185,10 @@ class Peer:
             return
 
     async def _one(
-        self, connection: asyncssh.SSHClientConnection, request: Request, read: Callable[[dict[str, Any]], T]
+        self, connection: asyncssh.SSHClientConnection, request: Request, parse: Callable[[dict[str, Any]], T]
     ) -> T:
-        async with Session(connection) as session:
-            return _read(read, await session.ask(request))
-
-    async def _one_round(
-        self, connection: asyncssh.SSHClientConnection, committed: Committed, progress: Progress | None
-    ) -> tuple[int, int]:
-        """Offer, send what is wanted, commit; bytes sent and bytes the peer has."""
-        manifest = committed.manifest
-        async with Session(connection) as session:
-            began = self._clock.monotonic()
-            wanted = _read(lambda body: parse_wanted(body, manifest), await session.ask(Offer(manifest)))
-            left = _bytes_left(committed, wanted)
-            count = _Count(manifest.total_bytes - left, manifest.total_bytes, progress)
-            if wanted:
-                work = self._bulk.send(connection, session, committed, wanted, count.add)
-                await self._while_connected(connection, work)
-            count.finish()
-            if self._clock.monotonic() - began < _REUSE_S:
-                return left, await self._commit(session, committed)
-        async with Session(connection) as session:
-            return left, await self._commit(session, committed)
-
-    async def _while_connected(
-        self, connection: asyncssh.SSHClientConnection, work: Coroutine[Any, Any, None]
-    ) -> None:
-        """Run ``work``, and stop it when the connection breaks, whatever it waits for."""
-        working = asyncio.ensure_future(work)
-        closed = asyncio.ensure_future(connection.wait_closed())
-        try:
-            await asyncio.wait({working, closed}, return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                raise PeerUnreachable("the connection to the peer broke in mid-transfer")
-            await working
-        finally:
-            working.cancel()
-            closed.cancel()
-            await asyncio.gather(working, closed, return_exceptions=True)
-
-    async def _commit(self, session: Session, committed: Committed) -> int:
-        answer = await session.ask(Commit(committed.epoch, committed.tag), COMMIT_S)
-        return _read(lambda body: whole_number(body, "bytes"), answer)
-
-    async def _check_here(self, committed: Committed, *, digests: bool) -> None:
-        problems = await asyncio.to_thread(check_files, committed.path, committed.manifest, digests=digests)
-        if problems:
-            first = problems[0]
-            raise PeerRefused(
-                DAMAGED, f"not sent, {committed.tag} is damaged here: {first.path}: {first.what}"
-            )
+        async with Session(Channels(connection)) as session:
+            return read(parse, await session.ask(request))
 
     def _note_newest(self, place: tuple[int, str, int]) -> None:
         known = self.state.newest
@@ -264,33 +207,3 @@ class Peer:
             self.state = new
             if self.on_change:
                 self.on_change(new)
-
-
-class _Count:
-    """Bytes there so far; never above the total, as rsync's own words count as bytes sent too."""
-
-    def __init__(self, there: int, total: int, progress: Progress | None) -> None:
-        self._there = there
-        self._total = total
-        self._progress = progress
-
-    def add(self, count: int) -> None:
-        self._there = min(self._there + count, self._total)
-        if self._progress and self._there < self._total:
-            self._progress(self._there, self._total)
-
-    def finish(self) -> None:
-        if self._progress:
-            self._progress(self._total, self._total)
-
-
-def _bytes_left(committed: Committed, wanted: tuple[Wanted, ...]) -> int:
-    sizes = {entry.path: entry.size for entry in committed.manifest.files}
-    return sum(sizes[item.path] - item.have for item in wanted)
-
-
-def _read(read: Callable[[dict[str, Any]], T], body: dict[str, Any]) -> T:
-    try:
-        return read(body)
-    except ProtocolError as exc:
-        raise PeerRefused(IO, f"the peer does not speak this protocol: {exc}") from exc

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from outlast.daemon.checkpoint.place import write_atomically
@@ -46,18 +47,18 @@ class Offers:
 def reuse(store: Path, staging: Path, manifest: Manifest) -> None:
     """Link files that did not change since a replica in ``store``; they need not travel again."""
     known = {
-        (entry.size, entry.sha256): item.path / entry.path
+        (entry.size, entry.sha256, entry.chunk): item.path / entry.path
         for item in scan(store)
         for entry in item.manifest.files
     }
     for entry in manifest.files:
-        source = known.get((entry.size, entry.sha256))
+        source = known.get((entry.size, entry.sha256, entry.chunk))
         if source and not os.path.lexists(staging / entry.path):
             _link(source, staging / entry.path, entry)
 
 
 def _link(source: Path, target: Path, entry: FileEntry) -> None:
-    if check_file(source.parent, FileEntry(source.name, entry.size, entry.sha256)):
+    if check_file(source.parent, replace(entry, path=source.name)):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     with suppress(OSError):  # a file system without links: the file travels

@@ -1,17 +1,19 @@
 """The peer protocol: newline-delimited JSON over one SSH channel, parsed into values on both sides.
 
 Both sides may be hostile. Requests and answers are bounded lines; unknown keys are ignored, everything else
-that does not fit raises ProtocolError. ``put`` and ``stats`` alone are followed by raw bytes.
+that does not fit raises ProtocolError. ``chunk`` and ``stats`` alone are followed by raw bytes.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from outlast.daemon.history.layout import MOST_BYTES, MOST_SEQ
+from outlast.wire.digests import CHUNK, chunks_in
 from outlast.wire.manifest import (
     MAX_BYTES,
     MAX_FILES,
@@ -27,6 +29,8 @@ from outlast.wire.manifest import (
 
 MAX_LINE: Final = MAX_BYTES + 1024
 MAX_ANSWER: Final = 16 * 1024 * 1024
+# As many digests as one answer holds.
+MOST_DIGESTS: Final = 65_536
 BULK_COMMAND: Final = "outlast-rsync"
 
 FENCED: Final = "fenced"
@@ -36,6 +40,7 @@ BAD_REQUEST: Final = "bad_request"
 WRONG_JOB: Final = "wrong_job"
 IO: Final = "io"
 CODES: Final = frozenset({FENCED, NO_SPACE, DAMAGED, BAD_REQUEST, WRONG_JOB, IO})
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 KINDS: Final = frozenset({"hint", "notice", "withdrawn"})
 
 
@@ -56,15 +61,28 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Put:
-    """``size - offset`` raw bytes of one file follow, from byte ``offset`` on."""
+class Chunk:
+    """``size`` raw bytes of one file follow: its chunk with this index, of ``digests.CHUNK`` bytes.
+
+    Only a file's last chunk is shorter. It may come before the checkpoint is offered.
+    """
 
     epoch: int
     tag: str
     path: str
+    index: int
     size: int
     sha256: str
-    offset: int
+
+
+@dataclass(frozen=True)
+class Digests:
+    """Ask for the digests of the chunks of a file that are there, from index ``first`` on."""
+
+    epoch: int
+    tag: str
+    path: str
+    first: int
 
 
 @dataclass(frozen=True)
@@ -104,15 +122,18 @@ class Stats:
     sha256: str
 
 
-Request = State | Offer | Put | Commit | Warn | HandOver | Stats
+Request = State | Offer | Chunk | Digests | Commit | Warn | HandOver | Stats
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A file the receiver lacks; it has the first ``have`` bytes already."""
+    """A file the receiver lacks: runs of chunks that are not there (first index, how many).
+
+    None is missing where all are there and some of them differ: ask for their digests.
+    """
 
     path: str
-    have: int
+    missing: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -195,8 +216,31 @@ def parse_wanted(body: dict[str, Any], offered: Manifest) -> tuple[Wanted, ...]:
         path = item.get("path") if isinstance(item, dict) else None
         if not isinstance(path, str) or path not in sizes:
             raise ProtocolError(f"the peer wants {path!r:.200}, which was not offered")
-        wanted.append(Wanted(path, whole_number(item, "have", sizes.pop(path))))
+        wanted.append(Wanted(path, _runs(item.get("missing"), chunks_in(sizes.pop(path)))))
     return tuple(wanted)
+
+
+def parse_digests(body: dict[str, Any]) -> tuple[bytes, ...]:
+    """The digests out of an answer to ``digests``; an empty one for a chunk that is not there."""
+    found = body.get("digests")
+    if not isinstance(found, list) or len(found) > MOST_DIGESTS:
+        raise ProtocolError("digests is not a list")
+    return tuple(bytes.fromhex(_sha256(item)) if item else b"" for item in found)
+
+
+def _runs(items: object, count: int) -> tuple[tuple[int, int], ...]:
+    """Runs of chunks in rising order, none beyond ``count``."""
+    if not isinstance(items, list) or len(items) > count:
+        raise ProtocolError("missing is not a list of runs of chunks")
+    runs: list[tuple[int, int]] = []
+    for item in items:
+        first, many = item if isinstance(item, list) and len(item) == 2 else (None, None)
+        pair = {"first": first, "many": many}
+        run = (whole_number(pair, "first", count - 1), whole_number(pair, "many", count))
+        if sum(run) > count or (runs and run[0] < sum(runs[-1])):
+            raise ProtocolError(f"the run {run} of missing chunks does not fit")
+        runs.append(run)
+    return tuple(runs)
 
 
 def whole_number(body: dict[str, Any], key: str, most: int = MAX_NUMBER) -> int:
@@ -226,21 +270,27 @@ def _tag(body: dict[str, Any]) -> str:
         raise ProtocolError(str(exc)) from exc
 
 
-def _put(body: dict[str, Any]) -> Put:
-    size = whole_number(body, "size", MAX_SIZE)
-    sha256 = body.get("sha256")
-    if not isinstance(sha256, str) or len(sha256) != 64:
+def _chunk(body: dict[str, Any]) -> Chunk:
+    index, size = whole_number(body, "index", MAX_SIZE // CHUNK), whole_number(body, "size", CHUNK)
+    if not size:
+        raise ProtocolError("size of a chunk is 0")
+    epoch, path = whole_number(body, "epoch"), check_path(body.get("path"))
+    return Chunk(epoch, _tag(body), path, index, size, _sha256(body.get("sha256")))
+
+
+def _digests(body: dict[str, Any]) -> Digests:
+    epoch, path = whole_number(body, "epoch"), check_path(body.get("path"))
+    return Digests(epoch, _tag(body), path, whole_number(body, "first", MAX_SIZE // CHUNK))
+
+
+def _sha256(value: object) -> str:
+    if not isinstance(value, str) or _SHA256.fullmatch(value) is None:
         raise ProtocolError("sha256 is not 64 hexadecimal digits")
-    path = check_path(body.get("path"))
-    return Put(
-        whole_number(body, "epoch"), _tag(body), path, size, sha256, whole_number(body, "offset", size)
-    )
+    return value
 
 
 def _stats(body: dict[str, Any]) -> Stats:
-    node, sha256 = check_name(body.get("node"), "node"), body.get("sha256")
-    if not isinstance(sha256, str) or len(sha256) != 64:
-        raise ProtocolError("sha256 is not 64 hexadecimal digits")
+    node, sha256 = check_name(body.get("node"), "node"), _sha256(body.get("sha256"))
     return Stats(node, whole_number(body, "seq", MOST_SEQ), whole_number(body, "size", MOST_BYTES), sha256)
 
 
@@ -259,7 +309,8 @@ def _warn(body: dict[str, Any]) -> Warn:
 _REQUESTS: dict[str, Callable[[dict[str, Any]], Request]] = {
     "state": lambda _: State(),
     "offer": lambda body: Offer(from_dict(body.get("manifest"))),
-    "put": _put,
+    "chunk": _chunk,
+    "digests": _digests,
     "commit": lambda body: Commit(whole_number(body, "epoch"), _tag(body)),
     "warn": _warn,
     "handover": lambda body: HandOver(whole_number(body, "epoch"), _tag(body), whole_number(body, "step")),

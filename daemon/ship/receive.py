@@ -20,7 +20,6 @@ from outlast.daemon.ship.protocol import (
     MAX_LINE,
     Commit,
     ProtocolError,
-    Put,
     Refusal,
     Stats,
     encode,
@@ -102,13 +101,13 @@ def serve(landing: Landing, wire: Wire, out: int) -> int:
 
 
 def _serve_one(landing: Landing, line: bytes, wire: Wire, out: int) -> bool:
-    """Answer one request. False when the session cannot go on, as bytes of a refused file are on the way."""
+    """Answer one request. False where bytes of a refused segment are on the way: the session ends."""
     request = parse_request(line)
     try:
         body = landing.answer(request, wire)
     except RefusedError as exc:
         _answer(out, refusal_body(Refusal(exc.code, str(exc))))
-        return exc.in_step or not isinstance(request, Put | Stats)
+        return exc.in_step or not isinstance(request, Stats)
     _answer(out, body)
     if isinstance(request, Commit):
         landing.tidy()

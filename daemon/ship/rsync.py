@@ -19,7 +19,7 @@ from pathlib import Path
 import asyncssh
 
 from outlast.daemon.ship.protocol import BULK_COMMAND, CODES, IO, Wanted
-from outlast.daemon.ship.session import WRITE_BYTES, PeerRefused, PeerUnreachable, Session
+from outlast.daemon.ship.session import WRITE_BYTES, Channels, PeerRefused, PeerUnreachable, Session
 from outlast.wire.store import Committed
 
 _BRIDGE = Path(__file__).with_name("bridge.py")
@@ -32,16 +32,18 @@ class Rsync:
 
     async def send(
         self,
-        connection: asyncssh.SSHClientConnection,
-        first: Session,
+        opener: Channels,
         committed: Committed,
         wanted: tuple[Wanted, ...],
         sent: Callable[[int], None],
     ) -> None:
-        """See Bulk."""
-        del first  # rsync speaks a language of its own, in a session of its own
+        """Send the wanted files into the peer's staging folder; only the commit says that they are whole.
+
+        ``sent`` is told of bytes as they leave. Can be cancelled at any time. Raises PeerUnreachable, or
+        PeerRefused with the receiver's reason.
+        """
         manifest = committed.manifest
-        async with Session(connection, f"{BULK_COMMAND} {manifest.epoch} {manifest.tag}") as session:
+        async with Session(opener, f"{BULK_COMMAND} {manifest.epoch} {manifest.tag}") as session:
             ours, theirs = socket.socketpair()
             try:
                 process = await _start(committed.path, theirs)

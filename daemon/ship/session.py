@@ -1,34 +1,32 @@
-"""One session with the peer's receiver: a channel of the connection, requests and answers in turn."""
+"""One session with the peer's receiver, through a channel or a client of its own: requests and answers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import aclosing
+from collections import deque
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import asyncssh
 
 from outlast.daemon.ship.protocol import (
     IO,
     MAX_ANSWER,
+    Chunk,
     ProtocolError,
-    Put,
     Refusal,
     Request,
     encode,
     parse_answer,
     request_body,
 )
-from outlast.daemon.ship.reading import chunks
-from outlast.wire.manifest import FileEntry
-from outlast.wire.store import Committed
 
 WRITE_BYTES = 256 * 1024
 ANSWER_S = 60.0
 SYNC_S = 600.0  # the peer answers once the file is on its disk; a dead network is noticed long before
 COMMIT_S = 1800.0
+# Chunks of a session that the peer has not confirmed yet.
+MOST_OPEN = 16
 _WEATHER = (OSError, asyncssh.Error, asyncio.IncompleteReadError)
 
 
@@ -45,17 +43,51 @@ class PeerRefused(Exception):  # noqa: N818 - a state of the world, named as cal
         self.because = because
 
 
+# A chunk, and why it was refused, or None.
+Outcome = tuple[Chunk, PeerRefused | None]
+
+
+class Opener(Protocol):
+    """Starts receivers at the peer; what it gives has stdin, stdout and stderr as asyncio's processes do."""
+
+    async def open(self, command: str) -> Any:
+        """Run ``command`` there. Raises PeerUnreachable, OSError or asyncssh.Error."""
+        ...
+
+    async def end(self, process: Any, *, hurry: bool) -> None:
+        """Let the receiver see the end; in a hurry, without waiting for what is under way."""
+        ...
+
+
+class Channels:
+    """Opens sessions as channels of the connection that is kept up."""
+
+    def __init__(self, connection: asyncssh.SSHClientConnection) -> None:
+        self._connection = connection
+
+    async def open(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
+        """See Opener."""
+        return await self._connection.create_process(command, encoding=None)
+
+    async def end(self, process: asyncssh.SSHClientProcess[bytes], *, hurry: bool) -> None:
+        """See Opener."""
+        if hurry:
+            process.channel.abort()
+        process.close()
+
+
 class Session:
     """A receiver process at the peer, for the length of an ``async with`` block."""
 
-    def __init__(self, connection: asyncssh.SSHClientConnection, command: str = "outlast-receive") -> None:
-        self._connection = connection
+    def __init__(self, opener: Opener, command: str = "outlast-receive") -> None:
+        self._opener = opener
         self._command = command
-        self._process: asyncssh.SSHClientProcess[bytes] | None = None
+        self._process: Any = None
         self._buffer = bytearray()
+        self._open: deque[Chunk] = deque()
 
     @property
-    def process(self) -> asyncssh.SSHClientProcess[bytes]:
+    def process(self) -> Any:
         """The channel, while the block runs."""
         assert self._process is not None
         return self._process
@@ -63,7 +95,7 @@ class Session:
     async def __aenter__(self) -> Self:
         try:
             async with asyncio.timeout(ANSWER_S):
-                self._process = await self._connection.create_process(self._command, encoding=None)
+                self._process = await self._opener.open(self._command)
         except (*_WEATHER, TimeoutError) as exc:
             raise PeerUnreachable(f"the peer opened no session: {exc or 'no answer'}") from exc
         return self
@@ -71,9 +103,7 @@ class Session:
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if exc is not None:
-            self.process.channel.abort()
-        self.process.close()
+        await self._opener.end(self.process, hurry=exc is not None)
 
     async def ask(self, request: Request, within_s: float = ANSWER_S, data: bytes = b"") -> dict[str, Any]:
         """Send one request, with the few bytes that belong to it, and return the ``ok`` answer.
@@ -89,44 +119,47 @@ class Session:
         except _WEATHER as exc:
             raise PeerUnreachable(f"the connection broke: {exc}") from exc
 
-    async def put(
-        self, committed: Committed, entry: FileEntry, offset: int, sent: Callable[[int], None]
-    ) -> None:
-        """Send one file from ``offset`` on; ``sent`` is told of bytes as they leave. Raises as ``ask``."""
-        manifest = committed.manifest
-        put = Put(manifest.epoch, manifest.tag, entry.path, entry.size, entry.sha256, offset)
-        try:
-            await self._write(encode(request_body(put)))
-            await self._send(committed, entry, offset, sent)
-            async with asyncio.timeout(SYNC_S):
-                await self._answer()
-        except TimeoutError as exc:
-            raise PeerUnreachable(f"the peer did not confirm {entry.path}") from exc
-        except _WEATHER as exc:
-            raise PeerUnreachable(f"the connection broke while sending {entry.path}: {exc}") from exc
+    async def chunk(self, request: Chunk, data: memoryview) -> list[Outcome]:
+        """Send one chunk, and return what the peer has said of earlier ones meanwhile, in order.
 
-    async def _send(
-        self, committed: Committed, entry: FileEntry, offset: int, sent: Callable[[int], None]
-    ) -> None:
+        Answers are waited for only once many are open: distance costs a window, not a chunk.
+        Raises as ``ask``.
+        """
+        self._open.append(request)
         try:
-            async with aclosing(chunks(committed.path / entry.path, offset, entry.size)) as read:
-                async for chunk in read:
-                    await self._write_pieces(chunk, sent)
+            await self._write(encode(request_body(request)))
+            await self._write(data)
+            return await self._outcomes(MOST_OPEN)
         except BrokenPipeError:
-            # A receiver that refuses in mid-file says why and ends the session.
-            async with asyncio.timeout(ANSWER_S):
-                await self._answer()
-            raise
+            return await self._outcomes(0)  # a receiver that ends says why before it does
+        except _WEATHER as exc:
+            raise PeerUnreachable(f"the connection broke while sending {request.path}: {exc}") from exc
 
-    async def _write_pieces(self, chunk: memoryview, sent: Callable[[int], None]) -> None:
-        for start in range(0, len(chunk), WRITE_BYTES):
-            piece = chunk[start : start + WRITE_BYTES]
-            await self._write(piece)
-            sent(len(piece))
+    async def settle(self) -> list[Outcome]:
+        """Wait for the answers that are still open. Raises as ``ask``."""
+        try:
+            return await self._outcomes(0)
+        except _WEATHER as exc:
+            raise PeerUnreachable(f"the connection broke: {exc}") from exc
+
+    async def _outcomes(self, most: int) -> list[Outcome]:
+        found: list[Outcome] = []
+        while len(self._open) > most:
+            try:
+                async with asyncio.timeout(SYNC_S):
+                    await self._answer()
+            except TimeoutError as exc:
+                raise PeerUnreachable(f"the peer did not confirm {self._open[0].path}") from exc
+            except PeerRefused as exc:
+                found.append((self._open.popleft(), exc))
+            else:
+                found.append((self._open.popleft(), None))
+        return found
 
     async def _write(self, data: bytes | memoryview) -> None:
-        self.process.stdin.write(bytes(data))
-        await self.process.stdin.drain()
+        for start in range(0, len(data), WRITE_BYTES):
+            self.process.stdin.write(bytes(data[start : start + WRITE_BYTES]))
+            await self.process.stdin.drain()
 
     async def _answer(self) -> dict[str, Any]:
         while (end := self._buffer.find(b"\n")) < 0:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outlast.wire.digests import digest
 from outlast.wire.manifest import (
     MANIFEST_NAME,
     MAX_BYTES,
     FileEntry,
     Manifest,
     ManifestError,
-    digest,
     parse,
     read,
 )

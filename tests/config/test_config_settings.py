@@ -68,7 +68,7 @@ def test_minimal_configuration(load_text: Load, ground: Ground) -> None:
     peer = job.peer
     assert peer is not None
     assert (peer.user, peer.host, peer.port) == ("outlast", "10.8.0.2", 22)
-    assert (peer.host_key, peer.key, peer.bulk, peer.channels) == (ground.host_key, ground.key, "channels", 4)
+    assert (peer.host_key, peer.key, peer.bulk, peer.channels) == (ground.host_key, ground.key, "auto", 8)
     assert (settings.log.level, settings.log.format) == ("info", "auto")
     assert settings.prices.every_s is None
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from outlast.daemon.ship.landing import Landing
 from outlast.daemon.ship.link import Peer, PeerSettings
 from outlast.providers.base import SystemClock
 from outlast.simulations.sshd import Sshd, receive_command
@@ -48,3 +49,15 @@ async def dial(sshd: Sshd) -> AsyncIterator[Dial]:
             return await stack.enter_async_context(_running(replace(settings, **changes)))
 
         yield connect
+
+
+@pytest.fixture
+def replicas(tmp_path: Path) -> Path:
+    """The receiver's folder of job `gpt`."""
+    return tmp_path / "replicas" / "gpt"
+
+
+@pytest.fixture
+def landing(replicas: Path) -> Landing:
+    """A receiver's session."""
+    return Landing(replicas, "gpt", SystemClock())

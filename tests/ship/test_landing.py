@@ -12,55 +12,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ship.deliver import NOTHING, chunk_of, deliver, offer, put
 
 from outlast.daemon.checkpoint.recovery import recover, sweep
-from outlast.daemon.ship.arrival import SenderGoneError
 from outlast.daemon.ship.landing import Landing
-from outlast.daemon.ship.protocol import Commit, HandOver, Offer, Put, State, Warn
+from outlast.daemon.ship.protocol import (
+    Commit,
+    HandOver,
+    Offer,
+    State,
+    Warn,
+    encode,
+    request_body,
+)
 from outlast.daemon.ship.words import RefusedError, fence, read_handover
 from outlast.providers.base import Clock, SystemClock
 from outlast.simulations.saved import committed
 from outlast.simulations.sshd import receive_command
-from outlast.wire.manifest import MANIFEST_NAME, FileEntry
+from outlast.wire.digests import chunks_in
+from outlast.wire.manifest import MANIFEST_NAME
 from outlast.wire.store import Committed, newest_whole, scan, verify
-
-NOTHING = io.BytesIO()
-
-
-@pytest.fixture
-def replicas(tmp_path: Path) -> Path:
-    """The receiver's folder of job `gpt`."""
-    return tmp_path / "replicas" / "gpt"
-
-
-@pytest.fixture
-def landing(replicas: Path) -> Landing:
-    """A receiver's session."""
-    return Landing(replicas, "gpt", SystemClock())
-
-
-def put(
-    landing: Landing, item: Committed, entry: FileEntry, offset: int = 0, data: bytes | None = None
-) -> None:
-    """Send one file's bytes to the receiver."""
-    data = (item.path / entry.path).read_bytes()[offset:] if data is None else data
-    request = Put(item.epoch, item.tag, entry.path, entry.size, entry.sha256, offset)
-    landing.answer(request, io.BytesIO(data))
-
-
-def offer(landing: Landing, item: Committed) -> dict[str, int]:
-    """Offer a checkpoint; the wanted paths with the bytes already there."""
-    answer = landing.answer(Offer(item.manifest), NOTHING)
-    return {want["path"]: want["have"] for want in answer["want"]}
-
-
-def deliver(landing: Landing, item: Committed) -> None:
-    """Offer, send and commit."""
-    wanted = offer(landing, item)
-    for entry in item.manifest.files:
-        if entry.path in wanted:
-            put(landing, item, entry)
-    landing.answer(Commit(item.epoch, item.tag), NOTHING)
 
 
 def test_a_delivered_checkpoint_is_whole_and_deepspeed_finds_it(
@@ -79,21 +50,6 @@ def test_a_delivered_checkpoint_is_whole_and_deepspeed_finds_it(
     assert landing.answer(State(), NOTHING)["newest"] == {"epoch": 1, "tag": item.tag, "step": 100}
 
 
-def test_only_missing_files_and_missing_bytes_are_wanted_again(landing: Landing, tmp_path: Path) -> None:
-    """After a break a file that is there is not wanted, and a part is continued where it ends."""
-    item = committed(tmp_path / "store", 100)
-    first, second = item.manifest.files[:2]
-    offer(landing, item)
-    put(landing, item, first)
-    with pytest.raises(SenderGoneError):
-        put(landing, item, second, data=(item.path / second.path).read_bytes()[:1000])
-    wanted = offer(landing, item)
-    assert first.path not in wanted
-    assert wanted[second.path] == 1000
-    put(landing, item, second, offset=1000)
-    assert second.path not in offer(landing, item)
-
-
 def test_a_commit_before_all_is_there_names_what_is_missing(
     landing: Landing, replicas: Path, tmp_path: Path
 ) -> None:
@@ -105,23 +61,23 @@ def test_a_commit_before_all_is_there_names_what_is_missing(
     assert scan(replicas) == []
 
 
-def test_altered_bytes_are_refused_and_only_that_file_is_wanted(
+def test_altered_bytes_are_refused_and_only_that_chunk_is_wanted(
     landing: Landing, replicas: Path, tmp_path: Path
 ) -> None:
-    """A byte altered on the way is found on arrival; one altered in staging is found at commit."""
+    """A byte altered on the way is found on arrival; a file put there by rsync is read in the commit."""
     item = committed(tmp_path / "store", 100)
     wanted, entry = offer(landing, item), item.manifest.files[0]
-    with pytest.raises(RefusedError, match="digest") as caught:
-        put(landing, item, entry, data=b"x" * entry.size)
-    assert caught.value.in_step
+    chunk, data = chunk_of(item, entry, 0)
+    with pytest.raises(RefusedError, match="altered"):
+        landing.answer(chunk, io.BytesIO(b"x" * len(data)))
     assert offer(landing, item) == wanted
-    for each in item.manifest.files:
+    for each in item.manifest.files[1:]:
         put(landing, item, each)
     staged = replicas / "epoch-1" / ".staging" / item.tag / entry.path
     staged.write_bytes(b"x" * entry.size)
     with pytest.raises(RefusedError, match=entry.path):
         landing.answer(Commit(1, item.tag), NOTHING)
-    assert offer(landing, item) == {entry.path: 0}
+    assert offer(landing, item) == {entry.path: [(0, 1)]}
     put(landing, item, entry)
     landing.answer(Commit(1, item.tag), NOTHING)
     assert verify(replicas / "epoch-1" / item.tag) == []
@@ -206,27 +162,6 @@ def test_a_warning_is_written_with_its_deadline(replicas: Path, manual_clock: Cl
     assert body == {"kind": "notice", "deadline_wall": now + 30.0, "step": 7, "epoch": 1, "at": now}
 
 
-def test_two_sessions_on_one_file_do_not_mix(replicas: Path, tmp_path: Path) -> None:
-    """A session of a connection that died unnoticed cannot spoil the file its successor sends."""
-    item = committed(tmp_path / "store", 100)
-    entry = item.manifest.files[0]
-    data = (item.path / entry.path).read_bytes()
-    stale, fresh = (Landing(replicas, "gpt", SystemClock()) for _ in range(2))
-    offer(stale, item)
-
-    class Interrupted(io.BytesIO):
-        def read(self, most: int | None = -1) -> bytes:
-            if not self.tell():
-                assert offer(fresh, item)[entry.path] == 0
-                put(fresh, item, entry)
-            return super().read(most)
-
-    request = Put(1, item.tag, entry.path, entry.size, entry.sha256, 0)
-    with pytest.raises(RefusedError, match="another session"):
-        stale.answer(request, Interrupted(data))
-    assert (replicas / "epoch-1" / ".staging" / item.tag / entry.path).read_bytes() == data
-
-
 def test_a_transfer_under_way_is_not_swept(landing: Landing, replicas: Path, tmp_path: Path) -> None:
     """The standby's daemon clears stale transfers only."""
     item = committed(tmp_path / "store", 100)
@@ -255,9 +190,9 @@ def test_a_disk_that_fills_up_in_mid_file(limit: int, tmp_path: Path, replicas: 
     )
     entry = max(item.manifest.files, key=lambda each: each.size)
     lines: list[dict[str, Any]] = [{"op": "offer", "manifest": item.manifest.as_dict()}]
-    fields = {"epoch": 1, "tag": item.tag, "size": entry.size, "sha256": entry.sha256, "offset": 0}
-    lines.append({"op": "put", "path": entry.path, **fields})
-    sent = "".join(json.dumps(line) + "\n" for line in lines).encode() + (item.path / entry.path).read_bytes()
+    chunk, data = chunk_of(item, entry, 0)
+    lines.append(request_body(chunk))
+    sent = "".join(json.dumps(line) + "\n" for line in lines).encode() + data
     command = [sys.executable, "-c", script, "--root", str(tmp_path / "replicas"), "--job", "gpt"]
     done = subprocess.run(command, input=sent, capture_output=True, check=False)
     refusals = [answer for answer in map(json.loads, done.stdout.splitlines()) if not answer["ok"]]
@@ -289,9 +224,9 @@ def transcript(item: Committed, *, handover: bool = True) -> bytes:
     place = {"epoch": item.epoch, "tag": item.tag}
     out = json.dumps({"op": "offer", "manifest": item.manifest.as_dict()}).encode() + b"\n"
     for entry in item.manifest.files:
-        fields = {"path": entry.path, "size": entry.size, "sha256": entry.sha256, "offset": 0}
-        out += json.dumps({"op": "put", **place, **fields}).encode() + b"\n"
-        out += (item.path / entry.path).read_bytes()
+        for index in range(chunks_in(entry.size)):
+            chunk, data = chunk_of(item, entry, index)
+            out += encode(request_body(chunk)) + data
     out += json.dumps({"op": "commit", **place}).encode() + b"\n"
     if handover:
         out += json.dumps({"op": "handover", **place, "step": item.step}).encode() + b"\n"
@@ -316,9 +251,9 @@ def test_kill_9_of_the_receiver_at_each_of_its_steps(tmp_path: Path) -> None:
         recover(replicas)
         landing = Landing(replicas, "gpt", SystemClock())
         if before is None:
-            for entry in item.manifest.files:
-                if entry.path in (wanted := offer(landing, item)):
-                    put(landing, item, entry, wanted[entry.path])
+            for path, runs in offer(landing, item).items():
+                entry = next(entry for entry in item.manifest.files if entry.path == path)
+                put(landing, item, entry, (i for first, many in runs for i in range(first, first + many)))
             landing.answer(Commit(1, item.tag), NOTHING)
         assert landing.answer(HandOver(1, item.tag, 100), NOTHING)["epoch"] == 2
         assert verify(replicas / "epoch-1" / item.tag) == []
@@ -331,9 +266,9 @@ def test_kill_9_of_the_receiver_at_each_of_its_steps(tmp_path: Path) -> None:
     "line",
     [
         b"\xff\xfe\n",
-        b'{"op":"put","epoch":1,"tag":"t","path":"../../x","size":1,"sha256":"'
+        b'{"op":"chunk","epoch":1,"tag":"t","path":"../../x","index":0,"size":1,"sha256":"'
         + b"0" * 64
-        + b'","offset":0}\nx',
+        + b'"}\nx',
         b'{"op":"commit","epoch":1,"tag":"../x"}\n',
         b'{"op":"exec"}\n',
         b"x" * 2000 + b"\n",

@@ -64,7 +64,7 @@ async def test_t12a_cut_under_rsync(relay: Relay, item: Committed, dial: Any, tm
     assert await whole_at_peer(tmp_path, item)
 
 
-@pytest.mark.parametrize("bulk", ["channels", "rsync"])
+@pytest.mark.parametrize("bulk", ["channels", "openssh", "rsync"])
 async def test_t12b_silence_is_noticed(
     bulk: str, relay: Relay, item: Committed, dial: Any, tmp_path: Path
 ) -> None:

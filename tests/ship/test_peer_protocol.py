@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.daemon.ship.protocol import (
+    Chunk,
     Commit,
+    Digests,
     HandOver,
     Offer,
     ProtocolError,
-    Put,
     Refusal,
     Request,
     State,
@@ -23,6 +24,7 @@ from outlast.daemon.ship.protocol import (
     Warn,
     encode,
     parse_answer,
+    parse_digests,
     parse_request,
     parse_state,
     parse_wanted,
@@ -45,7 +47,8 @@ JSON = st.recursive(
     [
         State(),
         Offer(MANIFEST),
-        Put(2, "t1", "a.pt", 5, SHA, 3),
+        Chunk(2, "t1", "a.pt", 3, 5, SHA),
+        Digests(2, "t1", "a.pt", 3),
         Commit(2, "t1"),
         Warn("notice", 29.5, 1, 2),
         Warn("withdrawn", None, 1, 2),
@@ -71,7 +74,7 @@ def test_garbage_raises_protocol_error_and_nothing_else(line: bytes) -> None:
 
 
 @given(
-    op=st.sampled_from(["state", "offer", "put", "commit", "warn", "handover", "stats"]),
+    op=st.sampled_from(["state", "offer", "chunk", "digests", "commit", "warn", "handover", "stats"]),
     values=st.dictionaries(
         st.sampled_from(
             [
@@ -80,7 +83,8 @@ def test_garbage_raises_protocol_error_and_nothing_else(line: bytes) -> None:
                 "path",
                 "size",
                 "sha256",
-                "offset",
+                "index",
+                "first",
                 "kind",
                 "seconds_left",
                 "step",
@@ -100,10 +104,10 @@ def test_a_request_of_any_values_is_in_bounds_or_refused(op: str, values: dict[s
     assert parse_request(encode(request_body(request))) == request
 
 
-@given(body=st.dictionaries(st.sampled_from(["fence", "newest", "want", "epoch", "ok"]), JSON))
+@given(body=st.dictionaries(st.sampled_from(["fence", "newest", "want", "digests", "epoch", "ok"]), JSON))
 def test_answers_of_any_values_are_in_bounds_or_refused(body: dict[str, Any]) -> None:
     """A hostile peer's answers give values in bounds or a ProtocolError."""
-    for read in (parse_state, lambda values: parse_wanted(values, MANIFEST)):
+    for read in (parse_state, parse_digests, lambda values: parse_wanted(values, MANIFEST)):
         try:
             read(body)
         except ProtocolError:
@@ -113,9 +117,14 @@ def test_answers_of_any_values_are_in_bounds_or_refused(body: dict[str, Any]) ->
 @pytest.mark.parametrize(
     "want",
     [
-        [{"path": "b.pt", "have": 0}],
-        [{"path": "a.pt", "have": 6}],
-        [{"path": "a.pt", "have": 0}] * 2,
+        [{"path": "b.pt", "missing": []}],
+        [{"path": "a.pt", "missing": [[1, 1]]}],
+        [{"path": "a.pt", "missing": [[0, 2]]}],
+        [{"path": "a.pt", "missing": [[0, -1]]}],
+        [{"path": "a.pt", "missing": [0]}],
+        [{"path": "a.pt", "missing": [[0, 1]] * 2}],
+        [{"path": "a.pt"}],
+        [{"path": "a.pt", "missing": []}] * 2,
         {},
         ["a.pt"],
     ],
@@ -124,7 +133,8 @@ def test_a_peer_cannot_want_what_was_not_offered(want: object) -> None:
     """Only offered files are sent, once each and not beyond their end."""
     with pytest.raises(ProtocolError):
         parse_wanted({"want": want}, MANIFEST)
-    assert parse_wanted({"want": [{"path": "a.pt", "have": 2}]}, MANIFEST) == (Wanted("a.pt", 2),)
+    good = {"want": [{"path": "a.pt", "missing": [[0, 1]]}]}
+    assert parse_wanted(good, MANIFEST) == (Wanted("a.pt", ((0, 1),)),)
 
 
 def test_a_refusal_is_one_bounded_line() -> None:

@@ -14,7 +14,7 @@ from outlast.simulations.saved import committed
 from outlast.simulations.sshd import Sshd, make_key
 from outlast.wire.store import Committed, newest_whole, scan, verify
 
-either_bulk = pytest.mark.parametrize("bulk", ["channels", "rsync"])
+either_bulk = pytest.mark.parametrize("bulk", ["channels", "openssh", "rsync"])
 
 
 async def store_with(tmp_path: Path, step: int, **more: Any) -> Committed:

@@ -6,7 +6,6 @@ may come from another machine, so ``parse`` believes nothing: a path can never l
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -15,10 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from outlast.wire.digests import CHUNK
 from outlast.wire.messages import Layout
 
 MANIFEST_NAME = "outlast.manifest.json"
-FORMAT = 1
+FORMAT = 2
+# Format 1 had the SHA-256 of each whole file; it is read, and never written anew.
+WHOLE_FILES = 1
 PART_SUFFIX = ".outlast-part"
 PARTIAL_SUFFIX = ".partial"
 MAX_BYTES = 16 * 1024 * 1024
@@ -26,10 +28,11 @@ MAX_FILES = 50_000
 MAX_SIZE = 1 << 50
 MAX_NUMBER = 1 << 53
 MAX_TEXT = 4096
-READ_BYTES = 4 * 1024 * 1024
+LEAST_CHUNK = 64 * 1024
+MOST_CHUNK = 64 * 1024 * 1024
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_RESERVED = re.compile(r".*\.(partial|deleted|damaged-[0-9]+)")
+_RESERVED = re.compile(r".*\.(partial|deleted|chunks|damaged-[0-9]+)")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -39,11 +42,15 @@ class ManifestError(ValueError):
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One file of a checkpoint: ``path`` relative and ``/``-separated, ``size`` in bytes, hex SHA-256."""
+    """One file of a checkpoint: ``path`` relative and ``/``-separated, ``size`` in bytes.
+
+    ``sha256`` is ``digests.digest`` with ``chunk``, 0 for the plain digest of the whole file.
+    """
 
     path: str
     size: int
     sha256: str
+    chunk: int = CHUNK
 
 
 @dataclass(frozen=True)
@@ -68,8 +75,10 @@ class Manifest:
     def as_dict(self) -> dict[str, Any]:
         """The manifest as plain JSON values, ``format`` included; ``parse`` reads it back."""
         body = asdict(self)
-        body["files"] = [asdict(entry) for entry in self.files]
-        return {"format": FORMAT, **body}
+        keys = ("path", "size", "sha256")
+        body["files"] = [{key: getattr(entry, key) for key in keys} for entry in self.files]
+        chunk = self.files[0].chunk
+        return {"format": FORMAT, "chunk": chunk, **body} if chunk else {"format": WHOLE_FILES, **body}
 
     def to_bytes(self) -> bytes:
         """The manifest as the bytes of its file."""
@@ -114,8 +123,12 @@ def from_dict(body: object) -> Manifest:
     """Read a manifest from JSON values, as ``parse`` does from bytes. Raises ManifestError."""
     if not isinstance(body, dict):
         raise ManifestError("manifest is not a JSON object")
-    if body.get("format") != FORMAT or isinstance(body.get("format"), bool):
-        raise ManifestError(f"manifest has format {body.get('format')!r:.50}; this version reads {FORMAT}")
+    form = body.get("format")
+    if isinstance(form, bool) or form not in (WHOLE_FILES, FORMAT):
+        raise ManifestError(
+            f"manifest has format {form!r:.50}; this version reads {WHOLE_FILES} and {FORMAT}"
+        )
+    chunk = _number(body, "chunk", most=MOST_CHUNK, least=LEAST_CHUNK) if form == FORMAT else 0
     return Manifest(
         job=check_name(body.get("job"), "job"),
         tag=check_name(body.get("tag"), "tag"),
@@ -125,7 +138,7 @@ def from_dict(body: object) -> Manifest:
         reason=_text(body, "reason"),
         created=_instant(body),
         layout=_layout(body.get("layout")),
-        files=_files(body.get("files")),
+        files=_files(body.get("files"), chunk),
     )
 
 
@@ -142,19 +155,6 @@ def read(folder: Path) -> Manifest:
     except OSError as exc:
         raise ManifestError(f"{folder.name}/{MANIFEST_NAME} cannot be read: {exc.strerror}") from exc
     return parse(data)
-
-
-def digest(path: Path) -> str:
-    """Hex SHA-256 of a regular file's bytes. Raises OSError, also for a symbolic link."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(fd, "rb", buffering=0) as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(f"{path} is not a regular file")
-        total = hashlib.sha256()
-        buffer = memoryview(bytearray(READ_BYTES))
-        while count := file.readinto(buffer):
-            total.update(buffer[:count])
-    return total.hexdigest()
 
 
 def _number(body: dict[str, Any], key: str, most: int = MAX_NUMBER, least: int = 0) -> int:
@@ -188,10 +188,10 @@ def _layout(body: object) -> Layout:
     return Layout(world, **sizes, zero_stage=stage)
 
 
-def _files(body: object) -> tuple[FileEntry, ...]:
+def _files(body: object, chunk: int) -> tuple[FileEntry, ...]:
     if not isinstance(body, list) or not 0 < len(body) <= MAX_FILES:
         raise ManifestError(f"files is not a list of 1 to {MAX_FILES} entries")
-    entries = tuple(_entry(item) for item in body)
+    entries = tuple(_entry(item, chunk) for item in body)
     paths = {entry.path for entry in entries}
     if len(paths) != len(entries):
         raise ManifestError("files names a path twice")
@@ -202,7 +202,7 @@ def _files(body: object) -> tuple[FileEntry, ...]:
     return entries
 
 
-def _entry(body: object) -> FileEntry:
+def _entry(body: object, chunk: int) -> FileEntry:
     if not isinstance(body, dict):
         raise ManifestError("files holds something that is not an object")
     path = check_path(body.get("path"))
@@ -210,4 +210,4 @@ def _entry(body: object) -> FileEntry:
     sha256 = body.get("sha256")
     if not isinstance(sha256, str) or _SHA256.fullmatch(sha256) is None:
         raise ManifestError(f"sha256 of {path!r:.200} is not 64 hexadecimal digits")
-    return FileEntry(path, size, sha256)
+    return FileEntry(path, size, sha256, chunk)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from outlast.wire.digests import digest
 from outlast.wire.manifest import (
     MANIFEST_NAME,
     PARTIAL_SUFFIX,
@@ -19,7 +20,6 @@ from outlast.wire.manifest import (
     Manifest,
     ManifestError,
     check_name,
-    digest,
     read,
 )
 
@@ -167,9 +167,8 @@ def check_file(path: Path, entry: FileEntry, *, digests: bool = True) -> str:
     if not digests:
         return ""
     try:
-        return (
-            "" if digest(path / entry.path) == entry.sha256 else "contents differ from the manifest's digest"
-        )
+        same = digest(path / entry.path, entry.chunk) == entry.sha256
+        return "" if same else "contents differ from the manifest's digest"
     except OSError as exc:
         return f"cannot be read: {exc.strerror}"
 

@@ -1,0 +1,219 @@
+"""How a checkpoint's bytes get to the peer: which way, over how many sessions, and how fast."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+import structlog
+
+from outlast.daemon.ship.dial import PeerSettings
+from outlast.daemon.ship.early import follow
+from outlast.daemon.ship.limit import Limit
+from outlast.daemon.ship.openssh import OpenSsh
+from outlast.daemon.ship.protocol import State
+from outlast.daemon.ship.rsync import Rsync
+from outlast.daemon.ship.session import Channels, Opener, PeerRefused, PeerUnreachable, Session
+from outlast.daemon.ship.shipment import Shipment, check_here, unsent
+from outlast.daemon.ship.transfer import Key, Transfer
+from outlast.providers.base import Clock
+from outlast.wire.store import Committed
+
+log = structlog.get_logger("outlast.ship")
+
+Progress = Callable[[int, int], None]
+# Below this many bytes a client of its own costs more time to start than it wins.
+OPENSSH_BYTES = 64 * 1024 * 1024
+# One session moves at most its window each round trip; so many more of them are worth it every 10 ms.
+_RTT_A_SESSION_S = 0.01
+_LEAST_SESSIONS = 2
+_TELLING_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A checkpoint is committed at the peer: bytes that went over the wire, bytes it has, seconds taken.
+
+    ``early`` of the bytes went while it was still being saved; the seconds count from its commit here.
+    """
+
+    bytes_sent: int
+    bytes_total: int
+    seconds: float
+    early: int = 0
+
+    @property
+    def bytes_s(self) -> float | None:
+        """Bytes a second on the way; None where too few went after the commit to tell."""
+        late = self.bytes_sent - self.early
+        if self.seconds <= 0 or late <= 0 or (self.early and late < _TELLING_BYTES):
+            return None
+        return late / self.seconds
+
+
+class Carrier:
+    """Carries checkpoints to one peer over a connection that stands. ``rtt_s``: a round trip to it."""
+
+    def __init__(self, settings: PeerSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._openssh = OpenSsh(settings)
+        self._openssh_works: bool | None = None
+        self._limit = Limit(settings.limit_bytes_s, clock)
+        self._before: dict[Key, bytes] = {}
+        self._last_bytes = 0
+        self.rtt_s = 0.0
+
+    async def ship(
+        self, connection: asyncssh.SSHClientConnection, committed: Committed, progress: Progress | None
+    ) -> Shipped:
+        """See Peer.ship."""
+        await check_here(committed, digests=False)
+        if self._settings.bulk == "rsync":
+            return await self._by_rsync(connection, committed, progress)
+        opener = await self._opener(connection, committed.manifest.total_bytes)
+        return await self._ship(connection, opener, committed, progress)
+
+    async def stream(
+        self,
+        connection: asyncssh.SSHClientConnection,
+        place: tuple[int, str],
+        folder: Path,
+        done: asyncio.Future[Committed],
+        progress: Progress | None,
+    ) -> Shipped:
+        """See Peer.stream."""
+        count = _Count(progress)
+        opener = await self._opener(connection, self._last_bytes)
+        transfer = Transfer(opener, place, folder, self._sessions(), self._limit, count.add)
+        async with self._running(connection, transfer):
+            following = asyncio.create_task(follow(transfer, folder, self._before))
+            try:
+                committed = await done
+            finally:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
+            early, began = transfer.bytes_sent, self._clock.monotonic()
+            total = await self._deliver(connection, transfer, committed, count, lend=False)
+            return Shipped(transfer.bytes_sent, total, self._clock.monotonic() - began, early)
+
+    async def _ship(
+        self,
+        connection: asyncssh.SSHClientConnection,
+        opener: Opener,
+        committed: Committed,
+        progress: Progress | None,
+    ) -> Shipped:
+        began = self._clock.monotonic()
+        count = _Count(progress)
+        place = (committed.epoch, committed.tag)
+        transfer = Transfer(opener, place, committed.path, self._sessions(), self._limit, count.add)
+        async with self._running(connection, transfer):
+            lend = isinstance(opener, Channels)
+            total = await self._deliver(connection, transfer, committed, count, lend=lend)
+            return Shipped(transfer.bytes_sent, total, self._clock.monotonic() - began)
+
+    async def _deliver(
+        self,
+        connection: asyncssh.SSHClientConnection,
+        transfer: Transfer,
+        committed: Committed,
+        count: _Count,
+        *,
+        lend: bool,
+    ) -> int:
+        async with Shipment(Channels(connection), transfer, committed, self._clock) as shipment:
+            wanted = await shipment.offer()
+            size = committed.manifest.total_bytes
+            count.begin(size, size - unsent(wanted, committed))
+            await shipment.feed(wanted, lend=lend)
+            total = await shipment.settle()
+        count.finish()
+        self._before, self._last_bytes = transfer.digests, size
+        return total
+
+    async def _by_rsync(
+        self, connection: asyncssh.SSHClientConnection, committed: Committed, progress: Progress | None
+    ) -> Shipped:
+        began = self._clock.monotonic()
+        count = _Count(progress)
+        opener = Channels(connection)
+        transfer = Transfer(
+            opener, (committed.epoch, committed.tag), committed.path, 1, self._limit, count.add
+        )
+        async with (
+            self._running(connection, transfer),
+            Shipment(opener, transfer, committed, self._clock) as shipment,
+        ):
+            wanted = await shipment.offer()
+            size, left = committed.manifest.total_bytes, unsent(wanted, committed)
+            count.begin(size, size - left)
+            if wanted:
+                await Rsync().send(opener, committed, wanted, count.add)
+            total = await shipment.settle()
+        count.finish()
+        return Shipped(left, total, self._clock.monotonic() - began)
+
+    async def _opener(self, connection: asyncssh.SSHClientConnection, size: int) -> Opener:
+        kind = self._settings.bulk
+        if kind == "openssh" or (kind == "auto" and size >= OPENSSH_BYTES and await self._openssh_here()):
+            return self._openssh
+        return Channels(connection)
+
+    async def _openssh_here(self) -> bool:
+        """Whether a client of OpenSSH gets through to the receiver: tried once."""
+        if self._openssh_works is None:
+            self._openssh_works = await asyncio.to_thread(OpenSsh.available) and await self._openssh_answers()
+        return self._openssh_works
+
+    async def _openssh_answers(self) -> bool:
+        try:
+            async with Session(self._openssh) as session:
+                await session.ask(State(), self._settings.connect_s)
+        except (PeerUnreachable, PeerRefused) as exc:
+            # The connection stands, so it is the client: a key file that it finds too open, say.
+            log.warning("openssh_unusable", because=str(exc), instead="channels of the one connection")
+            return False
+        return True
+
+    def _sessions(self) -> int:
+        worth = max(_LEAST_SESSIONS, 1 + math.ceil(self.rtt_s / _RTT_A_SESSION_S))
+        return min(self._settings.channels, worth)
+
+    @asynccontextmanager
+    async def _running(
+        self, connection: asyncssh.SSHClientConnection, transfer: Transfer
+    ) -> AsyncIterator[None]:
+        """The transfer's workers, and an end to all of it when the connection breaks."""
+
+        async def watch() -> None:
+            await connection.wait_closed()
+            raise PeerUnreachable("the connection to the peer broke in mid-transfer")
+
+        async with transfer.running(watch()):
+            yield
+
+
+class _Count:
+    """Bytes there so far, never above the total; before the total is known nothing is told."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._there = self._total = 0
+
+    def begin(self, total: int, there: int) -> None:
+        self._total, self._there = total, there
+
+    def add(self, count: int) -> None:
+        self._there = min(self._there + count, self._total)
+        if self._progress and self._there < self._total:
+            self._progress(self._there, self._total)
+
+    def finish(self) -> None:
+        if self._progress:
+            self._progress(self._total, self._total)

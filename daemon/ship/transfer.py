@@ -1,0 +1,175 @@
+"""The chunks of one checkpoint on their way to the peer, over several sessions at once.
+
+Chunks may be fed before the checkpoint is committed, as its files grow; what changes afterwards has another
+digest and is found by it. A session takes the next chunk as soon as it has sent one, so a file travels over
+all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from outlast.daemon.ship.limit import Limit
+from outlast.daemon.ship.protocol import DAMAGED, Chunk
+from outlast.daemon.ship.session import Opener, Outcome, PeerRefused, Session
+from outlast.wire.digests import CHUNK
+
+# A further session costs more than this many chunks do.
+CHUNKS_A_SESSION = 8
+# How often one chunk may be altered on its way before the way is given up.
+_TRIES = 4
+# A session with nothing to send is ended, well before the receiver does so.
+IDLE_S = 15.0
+
+Key = tuple[str, int]
+
+
+class Transfer:
+    """Sends what it is fed. Use ``running`` around all other calls, which come from one loop.
+
+    ``folder`` holds the files, and may be renamed by ``move`` (the commit does). ``sent`` is told of bytes
+    as they leave.
+    """
+
+    def __init__(
+        self,
+        opener: Opener,
+        place: tuple[int, str],
+        folder: Path,
+        sessions: int,
+        limit: Limit,
+        sent: Callable[[int], None],
+    ) -> None:
+        self._opener = opener
+        self._epoch, self._tag = place
+        self._folder = folder
+        self._most = max(1, sessions)
+        self._limit = limit
+        self._sent = sent
+        self._todo: deque[tuple[Key, int]] = deque()
+        self._tries: dict[Key, int] = {}
+        self._busy = 0
+        self._change = asyncio.Event()
+        self._group: asyncio.TaskGroup | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended = False
+        self.fed: dict[Key, int] = {}
+        self.digests: dict[Key, bytes] = {}
+        self.bytes_sent = 0
+
+    @asynccontextmanager
+    async def running(self, watch: Coroutine[Any, Any, None]) -> AsyncIterator[Transfer]:
+        """Workers live within the block; the first failure of one of them, or of ``watch``, ends it."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                watching = group.create_task(watch)
+                yield self
+                self._ended = True
+                for task in (watching, *self._tasks):
+                    task.cancel()
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from several
+        finally:
+            self._ended = True
+
+    def move(self, folder: Path) -> None:
+        """The files have another folder from here on."""
+        self._folder = folder
+
+    def feed(self, path: str, indices: Iterable[int], size: int, *, again: bool = False) -> None:
+        """Send chunks of a file that is ``size`` bytes long; what was fed at that length is left out."""
+        for index in indices:
+            length = min(CHUNK, size - CHUNK * index)
+            key = (path, index)
+            if length > 0 and (again or self.fed.get(key) != length):
+                self.fed[key] = length
+                self._todo.append((key, length))
+        self._employ()
+        self._change.set()
+
+    async def drain(self) -> None:
+        """Return once all that was fed has been confirmed by the peer."""
+        while self._todo or self._busy:
+            self._change.clear()
+            await self._change.wait()
+
+    def lend(self, session: Session) -> None:
+        """Let a session that is open already take chunks too; between ``drain`` and ``feed`` it is free."""
+        assert self._group is not None
+        self._tasks.add(self._group.create_task(self._serve(session)))
+
+    def _employ(self) -> None:
+        wanted = min(self._most, 1 + len(self._todo) // CHUNKS_A_SESSION)
+        while self._group is not None and not self._ended and len(self._tasks) < wanted:
+            task = self._group.create_task(self._work())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _work(self) -> None:
+        async with Session(self._opener) as session:
+            await self._serve(session)
+
+    async def _serve(self, session: Session) -> None:
+        """Send what there is to send, until there was nothing for a while."""
+        while await self._more():
+            self._busy += 1
+            while self._todo:
+                await self._send(session, *self._todo.popleft())
+            self._take_in(await session.settle())
+            self._busy -= 1
+            self._change.set()
+
+    async def _more(self) -> bool:
+        """Wait for something to do; False after too long, as the receiver ends a session that is idle."""
+        try:
+            async with asyncio.timeout(IDLE_S):
+                while not self._todo:
+                    self._change.clear()
+                    await self._change.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _send(self, session: Session, key: Key, length: int) -> None:
+        path, index = key
+        await self._limit.take(length)
+        data, digest = await asyncio.to_thread(_read, self._folder / path, index, length)
+        self.digests[key] = digest
+        request = Chunk(self._epoch, self._tag, path, index, len(data), digest.hex())
+        self._take_in(await session.chunk(request, memoryview(data)))
+        self.bytes_sent += len(data)
+        self._sent(len(data))
+
+    def _take_in(self, outcomes: list[Outcome]) -> None:
+        """A chunk that was altered on its way goes again, alone; any other refusal ends the transfer."""
+        for chunk, refused in outcomes:
+            if refused is None:
+                continue
+            key = (chunk.path, chunk.index)
+            self._tries[key] = self._tries.get(key, 0) + 1
+            if refused.code != DAMAGED or self._tries[key] >= _TRIES:
+                raise refused
+            self._todo.append((key, chunk.size))
+
+
+def _read(path: Path, index: int, length: int) -> tuple[bytes, bytes]:
+    """A chunk and its digest. Raises PeerRefused where the file no longer holds it."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            data = os.pread(fd, length, CHUNK * index)
+        finally:
+            os.close(fd)
+    except OSError as exc:
+        raise PeerRefused(DAMAGED, f"{path.name} cannot be read here: {exc.strerror}") from exc
+    if len(data) != length:
+        raise PeerRefused(DAMAGED, f"{path.name} has become shorter here")
+    return data, hashlib.sha256(data).digest()
