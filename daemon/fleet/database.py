@@ -36,10 +36,11 @@ _SELECT = (
 # The later version counts; of two that end together the one with a cause: the order of ``flat.newest``.
 _PUT = """
 INSERT INTO imported VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET node = excluded.node, ended = excluded.ended, cause = excluded.cause,
-    known = excluded.known, hinted = excluded.hinted
-WHERE (excluded.ended, excluded.cause <> 'running', excluded.cause, excluded.hinted, NOT excluded.known)
-    > (ended, cause <> 'running', cause, hinted, NOT known)"""
+ON CONFLICT (id) DO UPDATE SET node = excluded.node, began = excluded.began, ended = excluded.ended,
+    cause = excluded.cause, known = excluded.known, hinted = excluded.hinted
+WHERE (round((excluded.ended - excluded.began) * 1000), excluded.cause <> 'running', excluded.cause,
+        excluded.hinted, NOT excluded.known)
+    > (round((ended - began) * 1000), cause <> 'running', cause, hinted, NOT known)"""
 # Columns that do not travel: what another machine's monotonic clock said, and words for its operator.
 _AT_HOME: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {

@@ -133,15 +133,16 @@ def _origins(columns: Columns) -> tuple[Origin, ...]:
 def newest(flat: Flat) -> Flat:
     """One row an id, the version that knows most, whatever order the rows are in.
 
-    A version is newer that ends later; of two that end together the one with a cause, then the one that
-    left on a hint. The order is total where the pools are in order, so that merging gives the same in any
+    A version is newer that is longer, to the millisecond: a stay never shrinks, while a clock that is set
+    back moves its ends. Of two of one length the one with a cause counts, then the one that left on a hint. The order is total where the pools are in order, so that merging gives the same in any
     order.
     """
     if not len(flat):
         return flat
     c = flat.columns
+    long_ms = np.round((c.ended - c.began) * 1e3).astype(np.int64)
     order = np.lexsort(
-        (c.node, c.pool, ~c.known, -c.began, c.hinted, c.cause, c.cause != 0, c.ended, flat.id)
+        (c.node, c.pool, ~c.known, -c.began, c.hinted, c.cause, c.cause != 0, long_ms, flat.id)
     )
     last = np.append(flat.id[order][1:] != flat.id[order][:-1], True)
     return pick(flat, order[last])

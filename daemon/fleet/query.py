@@ -41,7 +41,8 @@ MOST_ROWS = 500_000
 _SPELLS = f"""SELECT pool, node, epoch_us(began) AS began, epoch_us(ended) AS ended,
     {CAUSE_SQL}::UTINYINT AS cause, age_known, left_on_hint"""
 # The newest version of each spell, by the order of ``flat.newest``.
-_NEWEST = f"""QUALIFY row_number() OVER (PARTITION BY id ORDER BY ended DESC, (cause <> 'running') DESC,
+_NEWEST = f"""QUALIFY row_number() OVER (PARTITION BY id ORDER BY
+    round((epoch_us(ended) - epoch_us(began)) / 1000) DESC, (cause <> 'running') DESC,
     {CAUSE_SQL} DESC, left_on_hint DESC, began, age_known, pool DESC, node DESC) = 1"""
 
 

@@ -40,7 +40,7 @@ ENDS: dict[str, Cause] = {
 SLOW = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 STEPS = [
     *("live", "live", "live long", "notice", "withdrawn", "hint", "copy", "copy", "segment", "segment"),
-    *("reboot", "launch", *ENDS),
+    *("reboot", "launch", "clock back", *ENDS),
 ]
 STORIES = st.tuples(*(st.lists(st.sampled_from(STEPS), min_size=2, max_size=8) for _ in NAMES))
 
@@ -76,6 +76,8 @@ class Writer:
             case "live" | "live long":
                 clock.advance(70 if step == "live" else 5000)
                 history.heartbeat(self.spell)
+            case "clock back":
+                clock.step_wall(-7200)  # less than what keeps a beginning in its month
             case "notice":
                 self.words += 1
                 word = Notice(f"n-{self.words}", Action.TERMINATE, clock.monotonic() + 120, "imds")
