@@ -134,8 +134,8 @@ def newest(flat: Flat) -> Flat:
     """One row an id, the version that knows most, whatever order the rows are in.
 
     A version is newer that is longer, to the millisecond: a stay never shrinks, while a clock that is set
-    back moves its ends. Of two of one length the one with a cause counts, then the one that left on a hint. The order is total where the pools are in order, so that merging gives the same in any
-    order.
+    back moves its ends. Of two of one length the one with a cause counts, then the one that left on a hint.
+    The order is total where the pools are in order, so that merging gives the same in any order.
     """
     if not len(flat):
         return flat

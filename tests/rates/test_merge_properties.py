@@ -73,11 +73,8 @@ class Writer:
     def _step(self, step: str) -> None:
         history, clock = self.history, self.clock
         match step:
-            case "live" | "live long":
-                clock.advance(70 if step == "live" else 5000)
-                history.heartbeat(self.spell)
-            case "clock back":
-                clock.step_wall(-7200)  # less than what keeps a beginning in its month
+            case "live" | "live long" | "clock back":
+                self._pass(step)
             case "notice":
                 self.words += 1
                 word = Notice(f"n-{self.words}", Action.TERMINATE, clock.monotonic() + 120, "imds")
@@ -104,6 +101,14 @@ class Writer:
                 history.loss(Identity("aws", "us-east-1", "", "use1-az4", "p5.48xlarge", "i-b"), "peer")
             case _:
                 history.end_spell(self.spell, ENDS[step])
+
+    def _pass(self, step: str) -> None:
+        """Time goes on; or the wall clock is set back, by less than what keeps a beginning in its month."""
+        if step == "clock back":
+            self.clock.step_wall(-7200)
+            return
+        self.clock.advance(70 if step == "live" else 5000)
+        self.history.heartbeat(self.spell)
 
     def _copy(self) -> None:
         """A copy of the file as it is now, as a backup or a collector would take it."""
