@@ -19,6 +19,7 @@ from outlast.daemon.config import (
     ProviderSettings,
     Settings,
     StartSettings,
+    StoreSettings,
     load,
 )
 from outlast.daemon.config.model import PriceSettings
@@ -67,7 +68,7 @@ def test_install_commands_run(tmp_path: Path, options: str) -> None:
 
 
 def test_configurations_load(tmp_path: Path) -> None:
-    """Both configurations are accepted, with real keys and folders in the place of the node's."""
+    """All configurations are accepted, with real keys and folders in the place of the node's."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "ssh_key"], check=True)
     (tmp_path / "checkpoints").mkdir()
     loaded: list[Settings] = []
@@ -76,7 +77,11 @@ def test_configurations_load(tmp_path: Path) -> None:
         here = text.replace("/data/checkpoints", str(tmp_path / "checkpoints"))
         file.write_text(here.replace("/etc/outlast/peer.pub", str(tmp_path / "ssh_key.pub")))
         loaded.append(load(file, env={"CREDENTIALS_DIRECTORY": str(tmp_path)}))
-    assert [settings.jobs[0].role for settings in loaded] == ["primary", "standby"]
+    assert [settings.jobs[0].role for settings in loaded] == ["primary", "standby", "primary"]
+    assert [str(store.url) for store in loaded[2].jobs[0].stores] == [
+        "s3://my-bucket/outlast",
+        "/mnt/nfs/outlast",
+    ]
     assert loaded[0].jobs[0].peer is not None
     assert loaded[0].jobs[0].peer.key == tmp_path / "ssh_key"
 
@@ -111,9 +116,10 @@ def test_every_key_is_documented() -> None:
         *(("node.", NodeSettings), ("provider.", ProviderSettings), ("prices.", PriceSettings)),
         ("log.", LogSettings),
         *(("jobs[].", JobSettings), ("jobs[].peer.", PeerSettings), ("jobs[].start.", StartSettings)),
+        ("jobs[].stores[].", StoreSettings),
     ]
     fields = [(prefix, *item) for prefix, model in models for item in model.model_fields.items()]
     wanted = {f"{prefix}{field.alias or name}" for prefix, name, field in fields}
-    wanted -= {"jobs[].peer", "jobs[].start"}
+    wanted -= {"jobs[].peer", "jobs[].start", "jobs[].stores"}
     table = PAGE.partition("## All keys")[2].replace("`, `.env`", "`\n| `jobs[].start.env`")
     assert set(re.findall(r"^\| `([a-z_.\[\]]+)`", table, re.MULTILINE)) == wanted
