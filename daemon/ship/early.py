@@ -8,6 +8,7 @@ their writes; it only costs what it guessed wrong.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,14 +28,14 @@ async def follow(transfer: Transfer, folder: Path, before: Mapping[Key, bytes]) 
     """Feed the files of ``folder`` as they grow, until cancelled.
 
     Of a file whose first chunk is as in the checkpoint ``before`` nothing is fed: it may not have changed at
-    all, and then need not travel.
+    all, and then need not travel. Nor of one that has just been renamed: the commit is under way.
     """
     fed: dict[str, int] = {}
     while True:
         for path, size in (await asyncio.to_thread(_sizes, folder)).items():
             ready = max(0, size - LAG) // CHUNK
             first = fed.get(path, 0)
-            if ready > first and not await _same(folder / path, before.get((path, 0))):
+            if ready > first and await _changed(folder / path, before.get((path, 0))):
                 transfer.feed(path, range(first, ready), size)
                 fed[path] = ready
         await asyncio.sleep(LOOK_S)
@@ -51,17 +52,17 @@ def _sizes(folder: Path) -> dict[str, int]:
         return {}
 
 
-async def _same(path: Path, before: bytes | None) -> bool:
-    return before is not None and await asyncio.to_thread(_first, path) == before
+async def _changed(path: Path, before: bytes | None) -> bool:
+    first = await asyncio.to_thread(_first, path)
+    return first is not None and first != before
 
 
-def _first(path: Path) -> bytes:
-    import hashlib
-
+def _first(path: Path) -> bytes | None:
+    """The digest of a file's first chunk, or None where there is no such file any more."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return b""
+        return None
     try:
         return hashlib.sha256(os.pread(fd, CHUNK, 0)).digest()
     finally:

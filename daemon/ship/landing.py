@@ -155,8 +155,9 @@ class Landing:
         staging.mkdir(parents=True, exist_ok=True)
         self._hold(staging)
         self._offers.note(staging, manifest)
-        reuse(self._store, staging, manifest)
         arrivals = Arrivals(staging, self._step)
+        for path in reuse(self._store, staging, manifest):
+            arrivals.drop(path)  # what came of it too early is of no use
         want = [
             item
             for item in side_by_side(lambda entry: self._lacking(arrivals, entry), manifest.files)

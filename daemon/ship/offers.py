@@ -44,25 +44,29 @@ class Offers:
         return self._files[staging]
 
 
-def reuse(store: Path, staging: Path, manifest: Manifest) -> None:
-    """Link files that did not change since a replica in ``store``; they need not travel again."""
+def reuse(store: Path, staging: Path, manifest: Manifest) -> list[str]:
+    """Link files that did not change since a replica in ``store``, and return which: they need not travel."""
     known = {
         (entry.size, entry.sha256, entry.chunk): item.path / entry.path
         for item in scan(store)
         for entry in item.manifest.files
     }
+    linked = []
     for entry in manifest.files:
         source = known.get((entry.size, entry.sha256, entry.chunk))
         if source and not os.path.lexists(staging / entry.path):
-            _link(source, staging / entry.path, entry)
+            linked += [entry.path] if _link(source, staging / entry.path, entry) else []
+    return linked
 
 
-def _link(source: Path, target: Path, entry: FileEntry) -> None:
+def _link(source: Path, target: Path, entry: FileEntry) -> bool:
     if check_file(source.parent, replace(entry, path=source.name)):
-        return
+        return False
     target.parent.mkdir(parents=True, exist_ok=True)
     with suppress(OSError):  # a file system without links: the file travels
         target.hardlink_to(source)
+        return True
+    return False
 
 
 def _beside(staging: Path) -> Path:
