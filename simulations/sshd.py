@@ -29,9 +29,11 @@ class KeyPair:
 
 
 class Sshd:
-    """An sshd of its own under ``folder``; every login of ``client`` runs ``command`` and nothing else."""
+    """An sshd of its own under ``folder``; a login of ``client`` runs ``command``, if given, and no other."""
 
-    def __init__(self, folder: Path, command: list[str], *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, folder: Path, command: list[str] | None, *, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
         self._folder = folder
         self._command = command
         self._process: asyncio.subprocess.Process | None = None
@@ -113,12 +115,18 @@ class Sshd:
                     return
                 await asyncio.sleep(0.02)
 
+    def _options(self) -> str:
+        """What stands before the key: without a forced command it may do everything."""
+        if self._command is None:
+            return ""
+        command = shlex.join(self._command).replace("\\", "\\\\").replace('"', '\\"')
+        return f'command="{command}",restrict '
+
     def _write_config(self) -> Path:
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd's own, made by its unit elsewhere
         keys = self._folder / "authorized_keys"
-        command = shlex.join(self._command).replace("\\", "\\\\").replace('"', '\\"')
-        keys.write_text(f'command="{command}",restrict {self.client.public}\n')
+        keys.write_text(f"{self._options()}{self.client.public}\n")
         lines = {
             "ListenAddress": self.host,
             "Port": str(self.port),
@@ -129,7 +137,8 @@ class Sshd:
             "UsePAM": "no",
             "PasswordAuthentication": "no",
             "KbdInteractiveAuthentication": "no",
-            "PermitRootLogin": "forced-commands-only",
+            "PermitRootLogin": "forced-commands-only" if self._command else "prohibit-password",
+            "Subsystem": "sftp internal-sftp",
             "MaxSessions": "64",
             "MaxStartups": "100",
             "UseDNS": "no",

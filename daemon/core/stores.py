@@ -139,7 +139,7 @@ class StoreKeeper:
             self._failed("an unexpected error, see the log")
             log.exception("unexpected_error", store=self.destination.name, hint="please report this")
         else:
-            self._failures, self._retry_at, self.because = 0, 0.0, ""
+            self._is_well()
         finally:
             self._work, self.shipping = None, None
             self._wake.set()
@@ -153,9 +153,13 @@ class StoreKeeper:
             self._record.event("store_failed", self._job.name, store=self.destination.name, because=because)
         self.because = because
 
+    def _is_well(self) -> None:
+        self._failures, self._retry_at, self.because = 0, 0.0, ""
+
     async def _ship(self, place: Place) -> None:
         committed = await asyncio.to_thread(_locate, self._folders, place)
         done = await self.destination.ship(committed, self._progress)
+        self._is_well()
         self._tidy_at = 0.0
         figures = {"tag": place.tag, "bytes": done.bytes_sent, "seconds": round(done.seconds, 3)}
         log.info("stored", job=self._job.name, store=self.destination.name, **figures)
