@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 
 from outlast.daemon.checkpoint.locks import try_lock
@@ -17,9 +19,10 @@ from outlast.daemon.checkpoint.place import (
     put_in_place,
 )
 from outlast.wire.manifest import PART_SUFFIX, PARTIAL_SUFFIX, Manifest, ManifestError, read
-from outlast.wire.store import check_files, committed_at, epochs, folders, scan_epoch, verify
+from outlast.wire.store import check_files, committed_at, epochs, folders, scan, scan_epoch, verify
 
 COMMIT_LOCK = ".commit.lock"
+_STEP = re.compile(r"global_step([0-9]{1,15})")
 
 
 def recover(store: Path, *, step: Step = no_step) -> list[str]:
@@ -53,6 +56,28 @@ def sweep(store: Path, keep_partial: set[str]) -> list[str]:
         (folder / (LATEST + PART_SUFFIX)).unlink(missing_ok=True)
         said += _sweep_staging(folder / STAGING, keep_partial)
     return said
+
+
+def overtaken(store: Path) -> list[str]:
+    """Delete transfers that a newer commit has made needless; one sentence for each.
+
+    Of another epoch or a lower step than the newest committed checkpoint, and nobody is at it: its sender
+    never comes back to it. A tag that tells no step is kept.
+    """
+    newest = next(iter(scan(store)), None)
+    if newest is None:
+        return []
+    said = []
+    for epoch, folder in epochs(store):
+        tags = {path.name.removesuffix(SHEETS_SUFFIX) for path in folders(folder / STAGING)}
+        keep = {tag for tag in tags if (epoch, _step_of(tag)) > (newest.epoch, newest.step)}
+        said += _sweep_staging(folder / STAGING, keep)
+    return said
+
+
+def _step_of(tag: str) -> float:
+    match = _STEP.fullmatch(tag)
+    return int(match[1]) if match else math.inf
 
 
 def _finish(partial: Path, tag: str, epoch: int, step: Step) -> list[str]:

@@ -27,7 +27,7 @@ from outlast.daemon.checkpoint.place import (
     side_by_side,
     write_atomically,
 )
-from outlast.daemon.checkpoint.recovery import COMMIT_LOCK
+from outlast.daemon.checkpoint.recovery import COMMIT_LOCK, overtaken
 from outlast.daemon.checkpoint.retention import prune
 from outlast.daemon.history.layout import FOLDER
 from outlast.daemon.ship import sheet, words
@@ -105,9 +105,10 @@ class Landing:
         self._held.close()
 
     def tidy(self) -> None:
-        """Delete replicas that newer ones have made needless; the newest two always stay."""
+        """Delete what newer replicas made needless: all but the newest two, and dead transfers."""
         replicated = {(item.epoch, item.step) for item in scan(self._store)}
         prune(self._store, 2, replicated)
+        overtaken(self._store)
 
     def staging(self, epoch: int, tag: str) -> Path:
         """Where the files of an offered checkpoint arrive. Raises RefusedError unless it was offered."""

@@ -131,3 +131,25 @@ def test_two_senders_of_one_tag_do_not_mix(replicas: Path, tmp_path: Path) -> No
             landing.answer(Commit(1, item.tag), NOTHING)
     deliver(landings[0], items[0])
     assert newest_whole(replicas) == replace(items[0], folder=replicas / "epoch-1")
+
+
+def test_transfers_that_were_overtaken_are_swept(landing: Landing, replicas: Path, tmp_path: Path) -> None:
+    """A dead transfer of an older step goes with the next commit; a newer one, or a busy one, stays."""
+    items = [committed(tmp_path / "store", step, shard_bytes=2 * CHUNK) for step in (90, 95, 100, 110)]
+    dead, busy, whole, newer = items
+    for item in (dead, busy, newer):
+        put(Landing(replicas, "gpt", SystemClock()), item, item.manifest.files[0])
+    working = Landing(replicas, "gpt", SystemClock())
+    offer(working, busy)
+    deliver(landing, whole)
+    landing.tidy()
+    staging = replicas / "epoch-1" / ".staging"
+    assert {path.name.removesuffix(".chunks") for path in staging.iterdir() if path.is_dir()} == {
+        busy.tag,
+        newer.tag,
+    }
+    working.close()
+    landing.tidy()
+    assert not (staging / busy.tag).exists()
+    first = newer.manifest.files[0].path
+    assert first not in offer(landing, newer)
