@@ -17,16 +17,19 @@ TWO_RANKS = Layout(world=2, data=2, zero_stage=2)
 FOUR_RANKS = Layout(world=4, data=4, zero_stage=2)
 
 
+_PIECE = 64 * 1024 * 1024
+
+
 def save_tag(folder: Path, layout: Layout = TWO_RANKS, *, seed: int = 0, shard_bytes: int = 4096) -> Path:
     """Write all ranks' files into ``folder``, which is made. The same seed gives the same bytes."""
     folder.mkdir(parents=True)
     noise = random.Random(seed)
     _archive(
-        folder / "mp_rank_00_model_states.pt", {"dp_world_size": layout.data}, noise.randbytes(shard_bytes)
+        folder / "mp_rank_00_model_states.pt", {"dp_world_size": layout.data}, _noise(noise, shard_bytes)
     )
     for rank in range(layout.data):
         name = f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
-        _archive(folder / name, {"rank": rank}, noise.randbytes(shard_bytes))
+        _archive(folder / name, {"rank": rank}, _noise(noise, shard_bytes))
     for rank in range(layout.world):
         _archive(folder / state_name(rank), {"rank": rank, "seed": seed}, noise.randbytes(64))
     return folder
@@ -56,6 +59,12 @@ def committed(
         shard_bytes=shard_bytes,
     )
     return commit(store, wanted, time.time())
+
+
+def _noise(noise: random.Random, size: int) -> bytes:
+    """Incompressible bytes; in pieces, as one call gives 256 MiB at most."""
+    pieces = [min(_PIECE, size - at) for at in range(0, size, _PIECE)]
+    return b"".join(noise.randbytes(piece) for piece in pieces)
 
 
 def _archive(path: Path, told: dict[str, int], data: bytes) -> None:

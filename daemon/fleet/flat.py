@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -14,19 +14,33 @@ from outlast.daemon.history.counting import settled, strays
 from outlast.daemon.history.merging import merge
 from outlast.daemon.history.rows import Pool, Rows
 from outlast.daemon.rates.columns import columns_of
-from outlast.daemon.rates.table import CAUSES, Columns, Counts, Launch, Origin, Price
+from outlast.daemon.rates.table import CAUSES, Columns, Counts, Floats, Launch, Origin, Price
 
 CAUSE_NUMBER = {cause: number for number, cause in enumerate(CAUSES)}
 # Ids of spells that no daemon recorded have this bit, which no daemon's has.
 IMPORTED = 1 << 62
 
 
+def _none() -> Floats:
+    return np.zeros(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """Columns, and the id of each row. Two rows of one id are versions of one spell."""
+    """Columns, and the id of each row. Two rows of one id are versions of one spell.
+
+    ``first`` is when the stay was first seen to begin, which no later setting of the clock moves: the month
+    by which it is stored. Where it is not given it is ``began``.
+    """
 
     id: Counts
     columns: Columns
+    first: Floats = field(default_factory=_none)
+
+    def __post_init__(self) -> None:
+        """Fill in what was not given."""
+        if len(self.first) != len(self.id):
+            object.__setattr__(self, "first", self.columns.began)
 
     def __len__(self) -> int:
         return len(self.id)
@@ -122,7 +136,11 @@ def join(parts: Sequence[Flat]) -> Flat:
         known=np.concatenate([part.columns.known for part in every]),
         hinted=np.concatenate([part.columns.hinted for part in every]),
     )
-    return Flat(np.concatenate([part.id for part in every]), columns)
+    return Flat(
+        np.concatenate([part.id for part in every]),
+        columns,
+        np.concatenate([part.first for part in every]),
+    )
 
 
 def _origins(columns: Columns) -> tuple[Origin, ...]:
@@ -135,7 +153,8 @@ def newest(flat: Flat) -> Flat:
 
     A version is newer that is longer, to the millisecond: a stay never shrinks, while a clock that is set
     back moves its ends. Of two of one length the one with a cause counts, then the one that left on a hint.
-    The order is total where the pools are in order, so that merging gives the same in any order.
+    The order is total where the pools are in order, so that merging gives the same in any order. A spell was
+    first seen when any of its versions was.
     """
     if not len(flat):
         return flat
@@ -145,7 +164,8 @@ def newest(flat: Flat) -> Flat:
         (c.node, c.pool, ~c.known, -c.began, c.hinted, c.cause, c.cause != 0, long_ms, flat.id)
     )
     last = np.append(flat.id[order][1:] != flat.id[order][:-1], True)
-    return pick(flat, order[last])
+    begins = np.append(0, np.flatnonzero(last)[:-1] + 1)
+    return replace(pick(flat, order[last]), first=np.minimum.reduceat(flat.first[order], begins))
 
 
 def pick(flat: Flat, rows: Counts) -> Flat:
@@ -161,7 +181,7 @@ def pick(flat: Flat, rows: Counts) -> Flat:
         known=c.known[rows],
         hinted=c.hinted[rows],
     )
-    return Flat(flat.id[rows], columns)
+    return Flat(flat.id[rows], columns, flat.first[rows])
 
 
 def derived(pool: Pool, *words: str) -> int:
@@ -179,6 +199,8 @@ def number_of(node: str) -> int:
 def flat_of(rows: Rows, now: float) -> Flat:
     """The history's rows as of UTC ``now``, with the ids that daemons gave them."""
     whole = settled(merge(rows), now)
-    ids = [spell.id for spell in whole.spells if not spell.drill]
-    ids += [derived(loss.pool, "loss", loss.victim, str(round(loss.at * 1e6))) for loss in strays(whole)]
-    return Flat(np.array(ids, dtype=np.int64), columns_of(rows, now))
+    spells, gone = [spell for spell in whole.spells if not spell.drill], strays(whole)
+    ids = [spell.id for spell in spells]
+    ids += [derived(loss.pool, "loss", loss.victim, str(round(loss.at * 1e6))) for loss in gone]
+    first = [spell.began for spell in spells] + [loss.at for loss in gone]
+    return Flat(np.array(ids, dtype=np.int64), columns_of(rows, now), np.array(first, dtype=np.float64))

@@ -90,4 +90,4 @@ def _rounded(flat: Flat) -> Flat:
     """Times as files keep them, in whole microseconds, so that what is there already is known again."""
     c = flat.columns
     columns = replace(c, began=np.round(c.began * 1e6) / 1e6, ended=np.round(c.ended * 1e6) / 1e6)
-    return Flat(flat.id, columns)
+    return replace(flat, columns=columns)

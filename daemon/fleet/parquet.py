@@ -41,7 +41,7 @@ CAUSE_SQL = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class Partition:
-    """One provider's spells of one month, by when they began (UTC)."""
+    """One provider's spells of one month, by when they were first seen to begin (UTC)."""
 
     provider: str
     month: str
@@ -78,11 +78,11 @@ def partitions(place: Place, table: str = SPELLS) -> dict[Partition, list[str]]:
 
 
 def split(flat: Flat) -> dict[Partition, Flat]:
-    """Spells by partition."""
+    """Spells by partition, all versions of one in the same, though the clock was set in between."""
     if not len(flat):
         return {}
     columns = flat.columns
-    months = columns.began.astype("datetime64[s]").astype("datetime64[M]").astype(np.int64)
+    months = flat.first.astype("datetime64[s]").astype("datetime64[M]").astype(np.int64)
     providers = sorted({pool.provider for pool in columns.pools})
     of_pool = np.array([providers.index(pool.provider) for pool in columns.pools], dtype=np.int64)
     key = of_pool[columns.pool] * 100_000 + months

@@ -79,7 +79,7 @@ def table_of(place: Place, now: float, extra: Flat | None = None, tell: Tell = n
     """
     files = partitions(place)
     with connection(place) as db:
-        rest = _rest(db, place, files, newest(join([] if extra is None else [extra])))
+        rest = _rest(db, place, files, [extra] if extra else [])
         known = _known(db, place, files, rest, now)
         summing = Summing(known.pools, known.origins, known.first_hour, known.hours)
         done = 0
@@ -91,7 +91,7 @@ def table_of(place: Place, now: float, extra: Flat | None = None, tell: Tell = n
                 done += 1
                 tell("reading", done, len(files))
             summing.add(seen(_part_of(rest, known, provider), now))
-        return _trimmed(summing.table(), *summing.span())
+        return _met(_trimmed(summing.table(), *summing.span()))
 
 
 def flat_of_place(place: Place) -> Flat:
@@ -103,8 +103,13 @@ def flat_of_place(place: Place) -> Flat:
 # ---- what the files hold
 
 
-def _rest(db: duckdb.DuckDBPyConnection, place: Place, files: Files, extra: Flat) -> Flat:
-    """Spells that do not come from the files as they are: others, and those of both in the newest version."""
+def _rest(db: duckdb.DuckDBPyConnection, place: Place, files: Files, others: Sequence[Flat]) -> Flat:
+    """Spells that do not come from the files as they are: others, and those of both in the newest version.
+
+    A stay whose provider was not known at first may be in two partitions, and is among them.
+    """
+    unknown = [read_flat(db, place, one, names) for one, names in files.items() if not one.provider]
+    extra = newest(join([*others, *unknown]))
     if not len(extra):
         return extra
     both = [read_flat(db, place, partition, names, extra.id) for partition, names in files.items()]
@@ -205,4 +210,25 @@ def _trimmed(table: Table, first: int, last: int) -> Table:
         exposure=table.exposure[:, :, cut],
         losses=table.losses[:, :, cut],
         bursts=table.bursts[:, :, cut],
+    )
+
+
+def _met(table: Table) -> Table:
+    """The pools in which there is a spell: where all had moved on to a newer version's pool, there is none."""
+    met = table.causes.any(axis=1)
+    if met.all():
+        return table
+    kept = np.flatnonzero(met)
+    return replace(
+        table,
+        pools=tuple(table.pools[index] for index in kept),
+        origin=tuple(table.origin[index] for index in kept),
+        exposure=table.exposure[kept],
+        losses=table.losses[kept],
+        bursts=table.bursts[kept],
+        spells=table.spells[kept],
+        nodes=table.nodes[kept],
+        causes=table.causes[kept],
+        left_on_hint=table.left_on_hint[kept],
+        burst_pool=(np.cumsum(met) - 1)[table.burst_pool].astype(table.burst_pool.dtype),
     )
