@@ -214,7 +214,7 @@ def _trimmed(table: Table, first: int, last: int) -> Table:
 
 
 def _met(table: Table) -> Table:
-    """The pools in which there is a spell: where all had moved on to a newer version's pool, there is none."""
+    """The pools in which there is a spell: of one that a stay was thought to be in at first there is none."""
     met = table.causes.any(axis=1)
     if met.all():
         return table
