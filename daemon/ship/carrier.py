@@ -13,14 +13,14 @@ import asyncssh
 import structlog
 
 from outlast.daemon.ship.dial import PeerSettings
-from outlast.daemon.ship.early import follow
+from outlast.daemon.ship.early import firsts, follow
 from outlast.daemon.ship.limit import Limit
 from outlast.daemon.ship.openssh import OpenSsh
 from outlast.daemon.ship.protocol import State
 from outlast.daemon.ship.rsync import Rsync
 from outlast.daemon.ship.session import Channels, Opener, PeerRefused, PeerUnreachable, Session
 from outlast.daemon.ship.shipment import Shipment, check_here, unsent
-from outlast.daemon.ship.transfer import Key, Transfer
+from outlast.daemon.ship.transfer import Transfer
 from outlast.providers.base import Clock
 from outlast.wire.store import Committed
 
@@ -65,7 +65,7 @@ class Carrier:
         self._openssh = OpenSsh(settings)
         self._openssh_works: bool | None = None
         self._limit = Limit(settings.limit_bytes_s, clock)
-        self._before: dict[Key, bytes] = {}
+        self._before: dict[str, bytes] = {}
         self._last_bytes = 0
         self.rtt_s = 0.0
 
@@ -134,7 +134,7 @@ class Carrier:
             await shipment.feed(wanted, lend=lend)
             total = await shipment.settle()
         count.finish()
-        self._before, self._last_bytes = transfer.digests, size
+        self._before, self._last_bytes = await asyncio.to_thread(firsts, committed), size
         return total
 
     async def _by_rsync(

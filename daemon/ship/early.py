@@ -13,10 +13,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from outlast.daemon.ship.transfer import Key, Transfer
+from outlast.daemon.ship.transfer import Transfer
 from outlast.wire.digests import CHUNK
 from outlast.wire.manifest import MANIFEST_NAME, PART_SUFFIX
-from outlast.wire.store import walk
+from outlast.wire.store import Committed, walk
 
 # Often enough that a folder's last bytes are soon seen, seldom enough to cost nothing.
 LOOK_S = 0.05
@@ -24,7 +24,7 @@ LOOK_S = 0.05
 LAG = 2 * CHUNK
 
 
-async def follow(transfer: Transfer, folder: Path, before: Mapping[Key, bytes]) -> None:
+async def follow(transfer: Transfer, folder: Path, before: Mapping[str, bytes]) -> None:
     """Feed the files of ``folder`` as they grow, until cancelled.
 
     Of a file whose first chunk is as in the checkpoint ``before`` nothing is fed: it may not have changed at
@@ -35,10 +35,16 @@ async def follow(transfer: Transfer, folder: Path, before: Mapping[Key, bytes]) 
         for path, size in (await asyncio.to_thread(_sizes, folder)).items():
             ready = max(0, size - LAG) // CHUNK
             first = fed.get(path, 0)
-            if ready > first and await _changed(folder / path, before.get((path, 0))):
+            if ready > first and await _changed(folder / path, before.get(path)):
                 transfer.feed(path, range(first, ready), size)
                 fed[path] = ready
         await asyncio.sleep(LOOK_S)
+
+
+def firsts(committed: Committed) -> dict[str, bytes]:
+    """What ``follow`` knows a checkpoint by: the digest of each file's first chunk."""
+    found = {entry.path: _first(committed.path / entry.path) for entry in committed.manifest.files}
+    return {path: first for path, first in found.items() if first is not None}
 
 
 def _sizes(folder: Path) -> dict[str, int]:

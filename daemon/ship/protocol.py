@@ -64,7 +64,9 @@ class Offer:
 class Chunk:
     """``size`` raw bytes of one file follow: its chunk with this index, of ``digests.CHUNK`` bytes.
 
-    Only a file's last chunk is shorter. It may come before the checkpoint is offered.
+    Only a file's last chunk is shorter. It may come before the checkpoint is offered. ``sha256`` may be
+    empty: SSH lets no altered byte through, and what the receiver makes of the bytes is held against the
+    manifest in any case.
     """
 
     epoch: int
@@ -275,7 +277,8 @@ def _chunk(body: dict[str, Any]) -> Chunk:
     if not size:
         raise ProtocolError("size of a chunk is 0")
     epoch, path = whole_number(body, "epoch"), check_path(body.get("path"))
-    return Chunk(epoch, _tag(body), path, index, size, _sha256(body.get("sha256")))
+    sha256 = body.get("sha256")
+    return Chunk(epoch, _tag(body), path, index, size, _sha256(sha256) if sha256 else "")
 
 
 def _digests(body: dict[str, Any]) -> Digests:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -20,6 +23,7 @@ from outlast.daemon.ship.protocol import (
     parse_answer,
     request_body,
 )
+from outlast.wire.digests import CHUNK
 
 WRITE_BYTES = 256 * 1024
 ANSWER_S = 60.0
@@ -43,6 +47,41 @@ class PeerRefused(Exception):  # noqa: N818 - a state of the world, named as cal
         self.because = because
 
 
+class ShorterError(Exception):
+    """A file is gone, or ended before the bytes of its chunk did."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """``size`` bytes of a file, from ``offset`` on."""
+
+    file: Path
+    offset: int
+    size: int
+
+    def open(self) -> int:
+        """The file, to read from. Raises ShorterError."""
+        try:
+            return os.open(self.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as exc:
+            raise ShorterError(f"{self.file.name} cannot be read here: {exc.strerror}") from exc
+
+    def read(self) -> bytes:
+        """All of it. Raises ShorterError."""
+        fd = self.open()
+        try:
+            data = os.pread(fd, self.size, self.offset)
+        finally:
+            os.close(fd)
+        if len(data) != self.size:
+            raise self.shorter()
+        return data
+
+    def shorter(self) -> ShorterError:
+        """What to raise where the file ends too early."""
+        return ShorterError(f"{self.file.name} has become shorter here")
+
+
 # A chunk, and why it was refused, or None.
 Outcome = tuple[Chunk, PeerRefused | None]
 
@@ -52,6 +91,10 @@ class Opener(Protocol):
 
     async def open(self, command: str) -> Any:
         """Run ``command`` there. Raises PeerUnreachable, OSError or asyncssh.Error."""
+        ...
+
+    async def feed(self, process: Any, head: bytes, piece: Piece) -> None:
+        """Write ``head`` and then a piece of a file. Raises ShorterError at the file's end, and OSError."""
         ...
 
     async def end(self, process: Any, *, hurry: bool) -> None:
@@ -68,6 +111,14 @@ class Channels:
     async def open(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
         """See Opener."""
         return await self._connection.create_process(command, encoding=None)
+
+    async def feed(self, process: asyncssh.SSHClientProcess[bytes], head: bytes, piece: Piece) -> None:
+        """See Opener."""
+        data = await asyncio.to_thread(piece.read)
+        process.stdin.write(head)
+        for start in range(0, piece.size, WRITE_BYTES):
+            process.stdin.write(data[start : start + WRITE_BYTES])
+            await process.stdin.drain()
 
     async def end(self, process: asyncssh.SSHClientProcess[bytes], *, hurry: bool) -> None:
         """See Opener."""
@@ -119,16 +170,16 @@ class Session:
         except _WEATHER as exc:
             raise PeerUnreachable(f"the connection broke: {exc}") from exc
 
-    async def chunk(self, request: Chunk, data: memoryview) -> list[Outcome]:
-        """Send one chunk, and return what the peer has said of earlier ones meanwhile, in order.
+    async def chunk(self, request: Chunk, file: Path) -> list[Outcome]:
+        """Send one chunk of a file, and return what the peer has said of earlier ones meanwhile, in order.
 
         Answers are waited for only once many are open: distance costs a window, not a chunk.
         Raises as ``ask``.
         """
         self._open.append(request)
         try:
-            await self._write(encode(request_body(request)))
-            await self._write(data)
+            head = encode(request_body(request))
+            await self._opener.feed(self.process, head, Piece(file, CHUNK * request.index, request.size))
             return await self._outcomes(MOST_OPEN)
         except BrokenPipeError:
             return await self._outcomes(0)  # a receiver that ends says why before it does

@@ -8,8 +8,6 @@ all of them.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
@@ -18,7 +16,7 @@ from typing import Any
 
 from outlast.daemon.ship.limit import Limit
 from outlast.daemon.ship.protocol import DAMAGED, Chunk
-from outlast.daemon.ship.session import Opener, Outcome, PeerRefused, Session
+from outlast.daemon.ship.session import Opener, Outcome, PeerRefused, Session, ShorterError
 from outlast.wire.digests import CHUNK
 
 # A further session costs more than this many chunks do.
@@ -61,7 +59,6 @@ class Transfer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended = False
         self.fed: dict[Key, int] = {}
-        self.digests: dict[Key, bytes] = {}
         self.bytes_sent = 0
 
     @asynccontextmanager
@@ -141,12 +138,14 @@ class Transfer:
     async def _send(self, session: Session, key: Key, length: int) -> None:
         path, index = key
         await self._limit.take(length)
-        data, digest = await asyncio.to_thread(_read, self._folder / path, index, length)
-        self.digests[key] = digest
-        request = Chunk(self._epoch, self._tag, path, index, len(data), digest.hex())
-        self._take_in(await session.chunk(request, memoryview(data)))
-        self.bytes_sent += len(data)
-        self._sent(len(data))
+        try:
+            chunk = Chunk(self._epoch, self._tag, path, index, length, "")
+            outcomes = await session.chunk(chunk, self._folder / path)
+        except ShorterError as exc:
+            raise PeerRefused(DAMAGED, str(exc)) from exc
+        self.bytes_sent += length
+        self._sent(length)
+        self._take_in(outcomes)
 
     def _take_in(self, outcomes: list[Outcome]) -> None:
         """A chunk that was altered on its way goes again, alone; any other refusal ends the transfer."""
@@ -158,18 +157,3 @@ class Transfer:
             if refused.code != DAMAGED or self._tries[key] >= _TRIES:
                 raise refused
             self._todo.append((key, chunk.size))
-
-
-def _read(path: Path, index: int, length: int) -> tuple[bytes, bytes]:
-    """A chunk and its digest. Raises PeerRefused where the file no longer holds it."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            data = os.pread(fd, length, CHUNK * index)
-        finally:
-            os.close(fd)
-    except OSError as exc:
-        raise PeerRefused(DAMAGED, f"{path.name} cannot be read here: {exc.strerror}") from exc
-    if len(data) != length:
-        raise PeerRefused(DAMAGED, f"{path.name} has become shorter here")
-    return data, hashlib.sha256(data).digest()
