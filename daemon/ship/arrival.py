@@ -22,7 +22,6 @@ from outlast.daemon.ship.words import RefusedError
 from outlast.wire.digests import CHUNK, chunks_in, digest
 from outlast.wire.manifest import PART_SUFFIX, FileEntry
 
-_READ = 1024 * 1024
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -37,6 +36,10 @@ class Source(Protocol):
         """The next 1 to ``most`` bytes, or none at the end."""
         ...
 
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill 1 or more bytes of ``buffer``, and return how many; 0 at the end."""
+        ...
+
 
 class Arrivals:
     """The files arriving in one staging folder."""
@@ -46,7 +49,7 @@ class Arrivals:
         self._sheets = sheets_of(staging)
         self._step = step
 
-    def take(self, chunk: Chunk, data: bytearray) -> None:
+    def take(self, chunk: Chunk, data: memoryview) -> None:
         """Keep one chunk. Raises RefusedError where its digest differs or its file is complete."""
         found = hashlib.sha256(data).digest()
         if chunk.sha256 and found.hex() != chunk.sha256:
@@ -121,15 +124,15 @@ def sheets_of(staging: Path) -> Path:
     return staging.with_name(staging.name + SHEETS_SUFFIX)
 
 
-def receive(source: Source, size: int) -> bytearray:
-    """Exactly ``size`` bytes. Raises SenderGoneError."""
-    data = bytearray()
-    while len(data) < size:
-        piece = source.read(min(size - len(data), _READ))
-        if not piece:
+def receive(source: Source, room: memoryview) -> memoryview:
+    """Fill ``room`` and return it. Raises SenderGoneError."""
+    view = room
+    while view:
+        count = source.readinto(view)
+        if not count:
             raise SenderGoneError
-        data += piece
-    return data
+        view = view[count:]
+    return room
 
 
 def _matches(digests: list[bytes], entry: FileEntry) -> bool:
@@ -158,8 +161,7 @@ def _still(fd: int, part: Path) -> bool:
         return False
 
 
-def _write(fd: int, data: bytearray, offset: int) -> None:
-    view = memoryview(data)
+def _write(fd: int, view: memoryview, offset: int) -> None:
     while view:
         count = os.pwrite(fd, view, offset)
         view, offset = view[count:], offset + count

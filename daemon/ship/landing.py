@@ -59,6 +59,9 @@ from outlast.wire.manifest import MANIFEST_NAME, FileEntry, Manifest
 from outlast.wire.store import Committed, check_file, committed_at, epoch_folder, newest_whole, scan
 
 COMMIT_WAIT_S = 30.0
+# How often fence and room are looked at while chunks arrive, and what may arrive in between.
+_LOOK_S = 0.2
+_LOOK_BYTES = 16 * CHUNK
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 T = TypeVar("T")
@@ -90,6 +93,9 @@ class Landing:
         self._offers = Offers()
         self._held = ExitStack()
         self._holding: Path | None = None
+        self._look_at = 0.0
+        # One for all chunks: new memory for each costs more than the bytes do.
+        self._room = memoryview(bytearray(CHUNK))
 
     def answer(self, request: Request, source: Source) -> dict[str, Any]:
         """Carry out one request and return the ``ok`` answer. Raises RefusedError and SenderGoneError."""
@@ -195,13 +201,10 @@ class Landing:
 
     def _chunk(self, chunk: Chunk, source: Source) -> dict[str, Any]:
         """Take one chunk; all its bytes are read first, so that a refusal does not end the session."""
-        data = receive(source, chunk.size)
-        self.check_fence(chunk.epoch)
+        data = receive(source, self._room[: chunk.size])
         staging = self._staging(chunk.epoch, chunk.tag)
-        staging.mkdir(parents=True, exist_ok=True)
-        self._hold(staging)
-        if (free := self._free(staging)) < chunk.size + RESERVE_BYTES:
-            raise RefusedError(NO_SPACE, f"no space: {chunk.tag} is arriving, {free} bytes are free there")
+        if staging != self._holding or self._clock.monotonic() >= self._look_at:
+            self._open_for(chunk, staging)
         arrivals = Arrivals(staging, self._step)
         try:
             arrivals.take(chunk, data)
@@ -209,6 +212,18 @@ class Landing:
             arrivals.drop(chunk.path)  # a full disk is not helped by keeping half a file
             raise
         return {"ok": True}
+
+    def _open_for(self, chunk: Chunk, staging: Path) -> None:
+        """Fence, folder, lock and room for a checkpoint that arrives; looked at again after a while.
+
+        A fence that rises meanwhile is seen by the offer and the commit, which look each time.
+        """
+        self.check_fence(chunk.epoch)
+        staging.mkdir(parents=True, exist_ok=True)
+        self._hold(staging)
+        if (free := self._free(staging)) < _LOOK_BYTES + RESERVE_BYTES:
+            raise RefusedError(NO_SPACE, f"no space: {chunk.tag} is arriving, {free} bytes are free there")
+        self._look_at = self._clock.monotonic() + _LOOK_S
 
     def _digests(self, request: Digests) -> dict[str, Any]:
         self.check_fence(request.epoch)

@@ -80,6 +80,17 @@ class Wire:
             return chunk
         return self._more(most)
 
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill 1 or more bytes of ``buffer`` and return how many, 0 at the end."""
+        if self._buffer:
+            count = min(len(buffer), len(self._buffer))
+            buffer[:count] = self._buffer[:count]
+            del self._buffer[:count]
+            return count
+        if not self._poll.poll(self._idle_s * 1000):
+            raise SenderSilentError
+        return os.readv(self._fd, [buffer])
+
     def _more(self, most: int) -> bytes:
         if not self._poll.poll(self._idle_s * 1000):
             raise SenderSilentError
