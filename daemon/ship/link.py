@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -100,7 +101,9 @@ class Peer:
         ``progress`` is called with bytes there and bytes in all. A file that is damaged here is not sent:
         PeerRefused with code ``damaged``.
         """
-        shipped = await self._carrier.ship(await self._connected(), committed, progress)
+        connection = await self._connected()
+        with _doubted(connection):
+            shipped = await self._carrier.ship(connection, committed, progress)
         self._note_newest((committed.epoch, committed.tag, committed.step))
         return shipped
 
@@ -115,7 +118,9 @@ class Peer:
 
         ``place`` is the epoch and tag of the checkpoint it is going to be.
         """
-        shipped = await self._carrier.stream(await self._connected(), place, folder, done, progress)
+        connection = await self._connected()
+        with _doubted(connection):
+            shipped = await self._carrier.stream(connection, place, folder, done, progress)
         committed = done.result()
         self._note_newest((committed.epoch, committed.tag, committed.step))
         return shipped
@@ -207,3 +212,13 @@ class Peer:
             self.state = new
             if self.on_change:
                 self.on_change(new)
+
+
+@contextmanager
+def _doubted(connection: asyncssh.SSHClientConnection) -> Iterator[None]:
+    """After a session broke off, connect anew: that the connection is dead too may not be noticed yet."""
+    try:
+        yield
+    except PeerUnreachable:
+        connection.abort()
+        raise
