@@ -206,7 +206,9 @@ class Errands:
     def follow(self, group: asyncio.TaskGroup, step: int) -> None:
         """While the ranks save ``step``, send what they write, if the peer is there and nothing else goes."""
         job, peer = self._job, self._peer
-        if peer is None or not peer.state.reachable or job.checkpoints is None or "ship" in self._running:
+        if peer is None or not peer.streams or not peer.state.reachable:
+            return
+        if job.checkpoints is None or "ship" in self._running:
             return
         tag, done = f"global_step{step}", asyncio.get_running_loop().create_future()
         folder = epoch_folder(job.checkpoints, job.state.epoch) / f"{tag}{PARTIAL_SUFFIX}"

@@ -71,6 +71,11 @@ class Peer:
         """Host and port, for records and messages."""
         return f"{self._settings.host}:{self._settings.port}"
 
+    @property
+    def streams(self) -> bool:
+        """Whether ``stream`` can be used: rsync takes whole files only."""
+        return self._settings.bulk != "rsync"
+
     async def run(self) -> None:
         """Connect, and connect again whenever the connection breaks, until cancelled."""
         failures = 0
