@@ -9,6 +9,7 @@ from outlast.daemon.fleet.faults import shown
 from outlast.daemon.fleet.flat import Imported, join
 from outlast.daemon.fleet.load import Found, is_parquet, ledgers_of, rows_ledgers
 from outlast.daemon.fleet.place import PlaceError, place_of
+from outlast.daemon.fleet.sightings import joined, sightings_of
 from outlast.daemon.fleet.telling import Tell, nothing
 from outlast.daemon.history.merging import merge
 
@@ -27,7 +28,7 @@ def fill(into: str, found: Found, now: float, *, parquet: bool = False, tell: Te
             raise MergeError(
                 f"{shown(into)} is a folder. Name a file, or fill the folder with Parquet: --parquet."
             )
-        return _fill_file(Path(into), found, tell)
+        return _fill_file(Path(into), found, now, tell)
     except PlaceError as exc:
         raise MergeError(str(exc)) from exc
 
@@ -39,18 +40,19 @@ def _fill_parquet(into: str, found: Found, now: float, tell: Tell) -> int:
         raise MergeError(f"{shown(into)} is a file; Parquet goes into a folder. Name another place.")
     target = place_of(into)
     launches, prices = rows_ledgers(found.rows)
-    whole = Imported(found.flat(now), tuple(launches), tuple(prices))
+    losses = sightings_of(found.rows)
+    whole = Imported(found.stays(now), tuple(launches), tuple(prices), losses=losses)
     added = merge_parquet(target, whole, tell)
     return added + sum(copy_parquet(place, target, tell) for place in found.places)
 
 
-def _fill_file(into: Path, found: Found, tell: Tell) -> int:
+def _fill_file(into: Path, found: Found, now: float, tell: Tell) -> int:
     rows, spells = [found.rows], list(found.spells)
     for done, place in enumerate(found.places):
         from outlast.daemon.fleet.query import flat_of_place
 
         tell("reading", done, len(found.places))
-        spells.append(flat_of_place(place))
+        spells.append(joined(*flat_of_place(place), now))
         rows.append(rows_of(*ledgers_of(place)))
     tell("writing", 0, 1)
     return merge_database(into, merge(*rows), join(spells))

@@ -25,25 +25,42 @@ def _none() -> Floats:
     return np.zeros(0)
 
 
+def _no_names() -> Counts:
+    return np.zeros(0, dtype=np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Flat:
     """Columns, and the id of each row. Two rows of one id are versions of one spell.
 
     ``first`` is when the stay was first seen to begin, which no later setting of the clock moves: the month
-    by which it is stored. Where it is not given it is ``began``.
+    by which it is stored. Where it is not given it is ``began``. ``instance`` is the number of the instance's
+    name, by which peers know it; 0 where it has none.
     """
 
     id: Counts
     columns: Columns
     first: Floats = field(default_factory=_none)
+    instance: Counts = field(default_factory=_no_names)
 
     def __post_init__(self) -> None:
         """Fill in what was not given."""
         if len(self.first) != len(self.id):
             object.__setattr__(self, "first", self.columns.began)
+        if len(self.instance) != len(self.id):
+            object.__setattr__(self, "instance", np.zeros(len(self.id), dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.id)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Sighting:
+    """A node was found gone at UTC ``at``. ``victim`` is the number of its instance's name, or its own."""
+
+    victim: int
+    at: float
+    pool: Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +71,7 @@ class Imported:
     launches: tuple[Launch, ...] = ()
     prices: tuple[Price, ...] = ()
     notes: tuple[str, ...] = ()
+    losses: tuple[Sighting, ...] = ()
 
 
 class Gather:
@@ -140,6 +158,7 @@ def join(parts: Sequence[Flat]) -> Flat:
         np.concatenate([part.id for part in every]),
         columns,
         np.concatenate([part.first for part in every]),
+        np.concatenate([part.instance for part in every]),
     )
 
 
@@ -154,7 +173,7 @@ def newest(flat: Flat) -> Flat:
     A version is newer that is longer, to the millisecond: a stay never shrinks, while a clock that is set
     back moves its ends. Of two of one length the one with a cause counts, then the one that left on a hint.
     The order is total where the pools are in order, so that merging gives the same in any order. A spell was
-    first seen when any of its versions was.
+    first seen when any of its versions was, and has the instance that any of them knows.
     """
     if not len(flat):
         return flat
@@ -165,7 +184,11 @@ def newest(flat: Flat) -> Flat:
     )
     last = np.append(flat.id[order][1:] != flat.id[order][:-1], True)
     begins = np.append(0, np.flatnonzero(last)[:-1] + 1)
-    return replace(pick(flat, order[last]), first=np.minimum.reduceat(flat.first[order], begins))
+    return replace(
+        pick(flat, order[last]),
+        first=np.minimum.reduceat(flat.first[order], begins),
+        instance=np.maximum.reduceat(flat.instance[order], begins),
+    )
 
 
 def pick(flat: Flat, rows: Counts) -> Flat:
@@ -181,7 +204,7 @@ def pick(flat: Flat, rows: Counts) -> Flat:
         known=c.known[rows],
         hinted=c.hinted[rows],
     )
-    return Flat(flat.id[rows], columns, flat.first[rows])
+    return Flat(flat.id[rows], columns, flat.first[rows], flat.instance[rows])
 
 
 def derived(pool: Pool, *words: str) -> int:
@@ -201,6 +224,17 @@ def flat_of(rows: Rows, now: float) -> Flat:
     whole = settled(merge(rows), now)
     spells, gone = [spell for spell in whole.spells if not spell.drill], strays(whole)
     ids = [spell.id for spell in spells]
-    ids += [derived(loss.pool, "loss", loss.victim, str(round(loss.at * 1e6))) for loss in gone]
+    ids += [stray_id(Sighting(number_of(loss.victim), loss.at, loss.pool)) for loss in gone]
     first = [spell.began for spell in spells] + [loss.at for loss in gone]
-    return Flat(np.array(ids, dtype=np.int64), columns_of(rows, now), np.array(first, dtype=np.float64))
+    names = [number_of(spell.instance_id) if spell.instance_id else 0 for spell in spells]
+    return Flat(
+        np.array(ids, dtype=np.int64),
+        columns_of(rows, now),
+        np.array(first, dtype=np.float64),
+        np.array(names + [0] * len(gone), dtype=np.int64),
+    )
+
+
+def stray_id(seen: Sighting) -> int:
+    """The id of a row that stands for a node of which nothing else is known."""
+    return derived(seen.pool, "loss", str(seen.victim), str(round(seen.at * 1e6)))

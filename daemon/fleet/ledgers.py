@@ -1,4 +1,4 @@
-"""Launches and prices of a fleet as Parquet, partitioned as the spells are."""
+"""Launches, prices and sightings of a fleet as Parquet, partitioned as the spells are."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any, get_args
 import duckdb
 import numpy as np
 
+from outlast.daemon.fleet.flat import Sighting
 from outlast.daemon.fleet.parquet import (
     LAUNCHES,
+    LOSSES,
     PRICES,
     Partition,
     copied,
@@ -26,9 +28,12 @@ from outlast.daemon.rates.table import Launch, Price, PriceKind
 
 _LAUNCH = ("region", "zone", "instance_type", "at", "asked", "got")
 _PRICE = ("region", "zone", "instance_type", "kind", "at", "micro_usd")
+_LOSS = ("region", "zone", "instance_type", "at", "victim")
 _KINDS = dict.fromkeys(("region", "zone", "instance_type", "kind"), object)
 _SELECTS = {
     LAUNCHES: """SELECT region, zone, instance_type, make_timestamptz("at") AS "at", asked, got
+FROM fresh ORDER BY ALL""",
+    LOSSES: """SELECT region, zone, instance_type, make_timestamptz("at") AS "at", victim
 FROM fresh ORDER BY ALL""",
     PRICES: """SELECT region, zone, instance_type, kind, make_timestamptz("at") AS "at", micro_usd
 FROM fresh ORDER BY ALL""",
@@ -50,6 +55,21 @@ def write_prices(db: duckdb.DuckDBPyConnection, place: Place, prices: Iterable[P
         for one in prices
     ]
     return _write(db, place, PRICES, _PRICE, rows)
+
+
+def write_losses(db: duckdb.DuckDBPyConnection, place: Place, losses: Iterable[Sighting]) -> int:
+    """Add the sightings that are not there yet. Returns how many. Raises UnreadableError and PlaceError."""
+    rows = [(one.pool, one.at, (*_names(one.pool), round(one.at * 1e6), one.victim)) for one in losses]
+    return _write(db, place, LOSSES, _LOSS, rows)
+
+
+def read_losses(db: duckdb.DuckDBPyConnection, place: Place) -> tuple[Sighting, ...]:
+    """All that peers saw, each once. Raises UnreadableError and PlaceError."""
+    found = [
+        Sighting(row[4], row[3] / 1e6, Pool(provider, *row[:3]))
+        for provider, row in _read(db, place, LOSSES, _LOSS)
+    ]
+    return tuple(sorted(found))
 
 
 def read_launches(db: duckdb.DuckDBPyConnection, place: Place) -> tuple[Launch, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
@@ -16,6 +16,7 @@ from outlast.daemon.fleet.faults import ImportFaultError, shown
 from outlast.daemon.fleet.flat import Flat, flat_of, join, newest
 from outlast.daemon.fleet.imports import read_spells
 from outlast.daemon.fleet.place import Place, PlaceError, is_url, place_of
+from outlast.daemon.fleet.sightings import sightings_of
 from outlast.daemon.fleet.telling import Tell, nothing
 from outlast.daemon.fleet.timing import timing_of
 from outlast.daemon.history.merging import merge
@@ -38,6 +39,10 @@ class Found:
     def flat(self, now: float) -> Flat:
         """All spells but those in Parquet, versions of one still among them."""
         return join([flat_of(self.rows, now), *self.spells])
+
+    def stays(self, now: float) -> Flat:
+        """The same without what peers saw, which ``sightings_of`` tells of the rows."""
+        return join([flat_of(replace(self.rows, losses=()), now), *self.spells])
 
 
 def observe(sources: Sequence[str], now: float, tell: Tell = nothing) -> Observed:
@@ -77,7 +82,8 @@ def read(sources: Sequence[str]) -> Found:
 def is_parquet(source: str) -> bool:
     """Whether a source is a folder or URL of a fleet's Parquet."""
     return is_url(source) or any(
-        next((Path(source) / table).glob("provider=*/"), None) for table in ("spells", "launches", "prices")
+        next((Path(source) / table).glob("provider=*/"), None)
+        for table in ("spells", "launches", "prices", "losses")
     )
 
 
@@ -128,15 +134,16 @@ def _read_history(source: str, found: Found, rows: list[Rows]) -> None:
 
 def _table(found: Found, now: float, tell: Tell) -> Table:
     """Of one place a part at a time; what lies elsewhere is held in memory beside it."""
-    flat = found.flat(now)
     if not found.places:
-        return tabulate(newest(flat).columns, now)
+        return tabulate(newest(found.flat(now)).columns, now)
     from outlast.daemon.fleet.query import flat_of_place, table_of
 
     first, *others = found.places
     with _answering():
-        beside = join([flat, *map(flat_of_place, others)])
-        return table_of(first, now, beside, tell)
+        more = [flat_of_place(place) for place in others]
+        beside = join([found.stays(now), *(flat for flat, _ in more)])
+        losses = sightings_of(found.rows) + tuple(loss for _, seen in more for loss in seen)
+        return table_of(first, now, beside, tell, losses)
 
 
 def ledgers_of(place: Place) -> tuple[tuple[Launch, ...], tuple[Price, ...]]:

@@ -9,7 +9,14 @@ import duckdb
 import numpy as np
 
 from outlast.daemon.fleet.flat import Flat, Imported, join, newest, pick
-from outlast.daemon.fleet.ledgers import read_launches, read_prices, write_launches, write_prices
+from outlast.daemon.fleet.ledgers import (
+    read_launches,
+    read_losses,
+    read_prices,
+    write_launches,
+    write_losses,
+    write_prices,
+)
 from outlast.daemon.fleet.parquet import (
     Partition,
     connection,
@@ -37,6 +44,7 @@ def merge_parquet(place: Place, found: Imported, tell: Tell = nothing) -> int:
             added += merge_partition(db, place, partition, flat, there.get(partition, []))
         added += write_launches(db, place, found.launches)
         added += write_prices(db, place, found.prices)
+        added += write_losses(db, place, found.losses)
     tell("merging", len(parts), len(parts))
     return added
 
@@ -64,6 +72,7 @@ def copy_parquet(source: Place, target: Place, tell: Tell = nothing) -> int:
             added += merge_partition(db, target, partition, flat, theirs.get(partition, []))
         added += write_launches(db, target, read_launches(db, source))
         added += write_prices(db, target, read_prices(db, source))
+        added += write_losses(db, target, read_losses(db, source))
     tell("merging", len(mine), len(mine))
     return added
 

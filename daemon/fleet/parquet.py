@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 
 import duckdb
 import numpy as np
+from numpy.typing import NDArray
 
 from outlast.daemon.fleet.flat import CAUSE_NUMBER, Flat, derived, pick
 from outlast.daemon.fleet.place import Place
@@ -26,7 +27,7 @@ from outlast.daemon.history.reading import UnreadableError
 from outlast.daemon.history.rows import Pool
 from outlast.daemon.rates.table import CAUSES, Columns, Origin
 
-SPELLS, LAUNCHES, PRICES = "spells", "launches", "prices"
+SPELLS, LAUNCHES, PRICES, LOSSES = "spells", "launches", "prices", "losses"
 NOBODY = "__HIVE_DEFAULT_PARTITION__"
 _NAME = re.compile(r"(?P<table>\w+)/provider=(?P<provider>[^/]+)/month=(?P<month>\d{4}-\d{2})/[^/]+\.parquet")
 _MEMORY = "256MB"
@@ -116,6 +117,8 @@ def write_spells(db: duckdb.DuckDBPyConnection, place: Place, partition: Partiti
         "cause": columns.cause[order].astype(np.int16),
         "known": columns.known[order],
         "hinted": columns.hinted[order],
+        "instance": flat.instance[order],
+        "observed": np.round(flat.first[order] * 1e6).astype(np.int64),
     }
     with registered(db, rows=rows):
         _pools(db, columns.pools, origins, keys)
@@ -127,7 +130,8 @@ def write_spells(db: duckdb.DuckDBPyConnection, place: Place, partition: Partiti
 _SPELL_ROWS = """
 SELECT rows.id, pools.key AS pool, pools.region, pools.zone, pools.instance_type, rows.node,
     make_timestamptz(rows.began) AS began, make_timestamptz(rows.ended) AS ended, causes.name AS cause,
-    rows.known AS age_known, rows.hinted AS left_on_hint, pools.origin
+    rows.known AS age_known, rows.hinted AS left_on_hint, pools.origin, rows.instance,
+    make_timestamptz(rows.observed) AS observed
 FROM rows JOIN pools USING (i) JOIN causes ON causes.n = rows.cause
 ORDER BY pools.key, rows.began, rows.id"""
 
@@ -184,7 +188,8 @@ def read_flat(
     where = "" if ids is None else "WHERE id IN (SELECT id FROM wanted)"
     query = f"""
 SELECT id, pool, node, epoch_us(began) AS began, epoch_us(ended) AS ended, {CAUSE_SQL} AS cause,
-    age_known AS known, left_on_hint AS hinted FROM {scan(place, files)} {where}"""  # noqa: S608 - quoted
+    age_known AS known, left_on_hint AS hinted, coalesce(instance, 0) AS instance,
+    epoch_us(coalesce(observed, began)) AS observed FROM {_widened(place, files)} {where}"""  # noqa: S608 - quoted
     wanted = {} if ids is None else {"wanted": {"id": ids}}
     with reading(place.path(files[0])), registered(db, **wanted):
         rows = db.execute(query).fetchnumpy()
@@ -201,7 +206,24 @@ SELECT id, pool, node, epoch_us(began) AS began, epoch_us(ended) AS ended, {CAUS
         known=rows["known"],
         hinted=rows["hinted"],
     )
-    return Flat(rows["id"], columns)
+    return Flat(rows["id"], columns, rows["observed"] / 1e6, rows["instance"])
+
+
+def ids_of(
+    db: duckdb.DuckDBPyConnection, place: Place, files: Sequence[str], names: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The spells of nodes or instances that have one of these numbers. Raises UnreadableError."""
+    query = f"""SELECT DISTINCT id FROM {_widened(place, files)}
+WHERE node IN (SELECT n FROM names) OR instance IN (SELECT n FROM names)"""  # noqa: S608 - quoted
+    with reading(place.path(files[0])), registered(db, names={"n": names}):
+        found: NDArray[np.int64] = db.execute(query).fetchnumpy()["id"]
+    return found
+
+
+def _widened(place: Place, files: Sequence[str]) -> str:
+    """The rows of these files, with the columns that those of an earlier release do not have."""
+    late = "SELECT NULL::BIGINT AS instance, NULL::TIMESTAMPTZ AS observed WHERE false"
+    return f"(SELECT * FROM {scan(place, files)} UNION ALL BY NAME {late})"  # noqa: S608 - quoted
 
 
 _POOLS = "SELECT pool, any_value(region), any_value(zone), any_value(instance_type), any_value(origin)"

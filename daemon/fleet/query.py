@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outlast.daemon.fleet.exposure import Part, Summing, seen
-from outlast.daemon.fleet.flat import Flat, join, newest, pick
+from outlast.daemon.fleet.flat import Flat, Sighting, join, newest, pick
+from outlast.daemon.fleet.ledgers import read_losses
 from outlast.daemon.fleet.parquet import (
     CAUSE_SQL,
     Partition,
     connection,
+    ids_of,
     partitions,
     pool_key,
     pools_of,
@@ -29,6 +31,7 @@ from outlast.daemon.fleet.parquet import (
     scan,
 )
 from outlast.daemon.fleet.place import Place
+from outlast.daemon.fleet.sightings import joined
 from outlast.daemon.fleet.telling import Tell, nothing
 from outlast.daemon.history.rows import Pool
 from outlast.daemon.rates.table import Origin, Table
@@ -72,14 +75,22 @@ class _Known:
         return np.repeat(place, np.diff(np.append(starts, len(keys))))
 
 
-def table_of(place: Place, now: float, extra: Flat | None = None, tell: Tell = nothing) -> Table:
+def table_of(
+    place: Place,
+    now: float,
+    extra: Flat | None = None,
+    tell: Tell = nothing,
+    sightings: Sequence[Sighting] = (),
+) -> Table:
     """Exposure and losses of a fleet's Parquet as of UTC ``now``, and of other spells with it.
 
-    A spell that is in both counts once, in its newest version. Raises UnreadableError and PlaceError.
+    A spell that is in both counts once, in its newest version; ``sightings`` are what peers saw besides.
+    Raises UnreadableError and PlaceError.
     """
     files = partitions(place)
     with connection(place) as db:
-        rest = _rest(db, place, files, [extra] if extra else [])
+        losses = (*sightings, *read_losses(db, place))
+        rest = joined(_rest(db, place, files, [extra] if extra else [], losses), losses, now)
         known = _known(db, place, files, rest, now)
         summing = Summing(known.pools, known.origins, known.first_hour, known.hours)
         done = 0
@@ -94,25 +105,39 @@ def table_of(place: Place, now: float, extra: Flat | None = None, tell: Tell = n
         return _met(_trimmed(summing.table(), *summing.span()))
 
 
-def flat_of_place(place: Place) -> Flat:
-    """All spells of a fleet's Parquet at once, each in its newest version. UnreadableError, PlaceError."""
+def flat_of_place(place: Place) -> tuple[Flat, tuple[Sighting, ...]]:
+    """All spells of a fleet's Parquet, each in its newest version, and what peers saw, not joined to them.
+
+    Raises UnreadableError and PlaceError.
+    """
     with connection(place) as db:
-        return newest(join([read_flat(db, place, part, names) for part, names in partitions(place).items()]))
+        parts = [read_flat(db, place, part, names) for part, names in partitions(place).items()]
+        return newest(join(parts)), read_losses(db, place)
 
 
 # ---- what the files hold
 
 
-def _rest(db: duckdb.DuckDBPyConnection, place: Place, files: Files, others: Sequence[Flat]) -> Flat:
+def _rest(
+    db: duckdb.DuckDBPyConnection,
+    place: Place,
+    files: Files,
+    others: Sequence[Flat],
+    losses: Sequence[Sighting],
+) -> Flat:
     """Spells that do not come from the files as they are: others, and those of both in the newest version.
 
-    A stay whose provider was not known at first may be in two partitions, and is among them.
+    A stay whose provider was not known at first may be in two partitions, and is among them; so are those
+    of nodes that were found gone.
     """
     unknown = [read_flat(db, place, one, names) for one, names in files.items() if not one.provider]
     extra = newest(join([*others, *unknown]))
-    if not len(extra):
+    victims = np.array(sorted({one.victim for one in losses}), dtype=np.int64)
+    found = [ids_of(db, place, names, victims) for names in files.values()] if losses else []
+    ids = np.unique(np.concatenate([extra.id, *found]))
+    if not len(ids):
         return extra
-    both = [read_flat(db, place, partition, names, extra.id) for partition, names in files.items()]
+    both = [read_flat(db, place, partition, names, ids) for partition, names in files.items()]
     return newest(join([extra, *both]))
 
 

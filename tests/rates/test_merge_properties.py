@@ -234,17 +234,20 @@ LOSSES = st.tuples(
 )
 
 
-@given(LOSSES, st.data())
+@pytest.mark.parametrize("parquet", [False, True], ids=["file", "parquet"])
+@given(stories=LOSSES, data=st.data())
 @SLOW
-def test_what_peers_saw_is_one_loss_in_a_merged_file(
-    new_clock: NewClock, stories: tuple[list[str], ...], data: st.DataObject
+def test_what_peers_saw_is_one_loss_wherever_it_is_merged(
+    parquet: bool, new_clock: NewClock, stories: tuple[list[str], ...], data: st.DataObject
 ) -> None:
     """The peers' word may come before the victim's own file, after it or twice."""
     with told(stories, new_clock) as (folder, sources):
         before = said(observe(sources, NOW))
-        into = str(folder / "fleet.sqlite3")
+        into = str(folder / "fleet")
         for group in data.draw(orders(sources)):
-            fill(into, read(group), NOW)
+            fill(into, read(group), NOW, parquet=parquet)
         assert said(observe([into], NOW)) == before
+        assert said(observe([into, *sources[:2]], NOW)) == before
+        assert fill(into, read(sources), NOW, parquet=parquet) == 0, "what is there is not added again"
         total = count(read(sources).rows, NOW).total
         assert observe([into], NOW).table.losses.sum() == total.interruptions
