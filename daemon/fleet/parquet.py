@@ -209,14 +209,30 @@ SELECT id, pool, node, epoch_us(began) AS began, epoch_us(ended) AS ended, {CAUS
     return Flat(rows["id"], columns, rows["observed"] / 1e6, rows["instance"])
 
 
-def ids_of(
-    db: duckdb.DuckDBPyConnection, place: Place, files: Sequence[str], names: NDArray[np.int64]
+_LATEST = """WITH stays AS (SELECT id, node, instance, coalesce(observed, began) AS first FROM {rows}),
+told AS (
+    SELECT n, latest, id, first FROM stays JOIN names ON node = n AND epoch_us(first) <= latest
+    UNION ALL
+    SELECT n, latest, id, first FROM stays JOIN names ON instance = n AND epoch_us(first) <= latest
+)
+SELECT DISTINCT arg_max(id, (first, id)) AS id FROM told GROUP BY n, latest"""
+
+
+def latest_of(
+    db: duckdb.DuckDBPyConnection,
+    place: Place,
+    files: Sequence[str],
+    names: NDArray[np.int64],
+    latest: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """The spells of nodes or instances that have one of these numbers. Raises UnreadableError."""
-    query = f"""SELECT DISTINCT id FROM {_widened(place, files)}
-WHERE node IN (SELECT n FROM names) OR instance IN (SELECT n FROM names)"""  # noqa: S608 - quoted
-    with reading(place.path(files[0])), registered(db, names={"n": names}):
-        found: NDArray[np.int64] = db.execute(query).fetchnumpy()["id"]
+    """Of each node or instance that has one of these numbers the last spell that began up to then.
+
+    Raises UnreadableError.
+    """
+    asked = {"n": names, "latest": np.round(latest * 1e6).astype(np.int64)}
+    with reading(place.path(files[0])), registered(db, names=asked):
+        rows = db.execute(_LATEST.format(rows=_widened(place, files))).fetchnumpy()
+    found: NDArray[np.int64] = rows["id"]
     return found
 
 

@@ -22,7 +22,7 @@ from outlast.daemon.fleet.parquet import (
     CAUSE_SQL,
     Partition,
     connection,
-    ids_of,
+    latest_of,
     partitions,
     pool_key,
     pools_of,
@@ -33,6 +33,7 @@ from outlast.daemon.fleet.parquet import (
 from outlast.daemon.fleet.place import Place
 from outlast.daemon.fleet.sightings import joined
 from outlast.daemon.fleet.telling import Tell, nothing
+from outlast.daemon.history.counting import SKEW_S
 from outlast.daemon.history.rows import Pool
 from outlast.daemon.rates.table import Origin, Table
 from outlast.daemon.rates.tabulate import HOUR_S, MOST_HOURS
@@ -132,8 +133,9 @@ def _rest(
     """
     unknown = [read_flat(db, place, one, names) for one, names in files.items() if not one.provider]
     extra = newest(join([*others, *unknown]))
-    victims = np.array(sorted({one.victim for one in losses}), dtype=np.int64)
-    found = [ids_of(db, place, names, victims) for names in files.values()] if losses else []
+    victims = np.array([one.victim for one in losses], dtype=np.int64)
+    latest = np.array([one.at + SKEW_S for one in losses], dtype=np.float64)
+    found = [latest_of(db, place, names, victims, latest) for names in files.values()] if losses else []
     ids = np.unique(np.concatenate([extra.id, *found]))
     if not len(ids):
         return extra
