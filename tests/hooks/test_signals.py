@@ -68,13 +68,10 @@ def test_a_signal_is_held_until_the_work_is_committed(
 
 
 def _trained(daemon: Any) -> None:
-    """Until a rank has told of its progress: its handlers are in place."""
+    """Until every rank has told of its progress: its handlers are in place, and no rank waits for another."""
     from outlast.wire.messages import Progress
 
-    until = time.monotonic() + 20.0
-    while not daemon.words(Progress):
-        assert time.monotonic() < until, "no progress was told"
-        time.sleep(0.01)
+    daemon.all_said(Progress, seconds=30.0)
 
 
 def test_a_second_signal_is_not_held(
