@@ -61,6 +61,7 @@ class Arrivals:
         with _locked(part, os.O_CREAT) as fd:
             if fd is None:
                 raise RefusedError(DAMAGED, f"{chunk.path} has just arrived: offer it again")
+            sheet.forget(self._sheets / chunk.path, chunk.index)
             _write(fd, data, CHUNK * chunk.index)
             self._step("chunk written")
             sheet.note(self._sheets / chunk.path, chunk.index, found)

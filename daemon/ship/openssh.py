@@ -1,6 +1,6 @@
 """Sessions through OpenSSH's own client: each a process with a connection, a window and a core of its own.
 
-It moves about twice the bytes for half the CPU time of a channel in this process. What is pinned and what is
+The bytes of a file pass this process by. What is pinned and what is
 offered are the same as for the connection that is kept up.
 """
 

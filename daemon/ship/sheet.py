@@ -33,6 +33,16 @@ def note(sheet: Path, index: int, digest: bytes) -> None:
         os.close(fd)
 
 
+def forget(sheet: Path, index: int) -> None:
+    """Take a note back before other bytes are written in its chunk's place: a kill may come in between."""
+    try:
+        known = sheet.stat().st_size > _HEAD + _DIGEST * index
+    except FileNotFoundError:
+        return
+    if known:
+        note(sheet, index, _NONE)
+
+
 def noted(sheet: Path, part: Path) -> list[bytes]:
     """The digests of the chunks of ``part`` that are here, by index; an empty one for each that is not."""
     try:

@@ -101,14 +101,17 @@ class Transfer:
     def lend(self, session: Session) -> None:
         """Let a session that is open already take chunks too; between ``drain`` and ``feed`` it is free."""
         assert self._group is not None
-        self._tasks.add(self._group.create_task(self._serve(session)))
+        self._keep(self._group.create_task(self._serve(session)))
 
     def _employ(self) -> None:
         wanted = min(self._most, 1 + len(self._todo) // CHUNKS_A_SESSION)
         while self._group is not None and not self._ended and len(self._tasks) < wanted:
-            task = self._group.create_task(self._work())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._keep(self._group.create_task(self._work()))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        """One that has ended, as for being idle, must not count as somebody who will send."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _work(self) -> None:
         async with Session(self._opener) as session:

@@ -126,9 +126,11 @@ async def test_the_peer_can_read_what_the_node_saw(sshd: Sshd, tmp_path: Path) -
             await node.source.do(launch(2))
             courier.tell()
             # How many segments the news make is the courier's affair.
+            theirs = await asyncio.to_thread(read_folder, stats)
             async with asyncio.timeout(20.0):
-                while len((theirs := await asyncio.to_thread(read_folder, stats)).rows.launches) < 2:  # noqa: ASYNC110
+                while len(theirs.rows.launches) < 2:
                     await asyncio.sleep(0.02)
+                    theirs = await asyncio.to_thread(read_folder, stats)
             ours = await asyncio.to_thread(read_rows, tmp_path / "node/history.sqlite3")
         assert theirs.notes == ()
         assert theirs.rows == ours

@@ -237,7 +237,10 @@ async def test_a_way_that_always_changes_bytes_commits_nothing(
     """It is told that the store does not hold what was sent."""
     place: Place = await make_place(kind)
     assert place.way is not None
-    fits = lambda method, path: method == "PUT" and "model" in path  # noqa: E731
+
+    def fits(method: str, path: str) -> bool:
+        return method == "PUT" and "model" in path
+
     place.way.faults.append(Fault(1000, alter=True, fits=fits))
     with pytest.raises((Unreachable, Refused)):
         await place.destination.ship(await saved(tmp_path, 100))

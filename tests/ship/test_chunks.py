@@ -153,3 +153,26 @@ def test_transfers_that_were_overtaken_are_swept(landing: Landing, replicas: Pat
     assert not (staging / busy.tag).exists()
     first = newer.manifest.files[0].path
     assert first not in offer(landing, newer)
+
+
+def test_a_kill_between_other_bytes_and_their_note_is_not_believed(
+    landing: Landing, replicas: Path, tmp_path: Path
+) -> None:
+    """A chunk that is there is overwritten by another, and the receiver dies before it has noted that."""
+    item = committed(tmp_path / "store", 100, shard_bytes=3 * CHUNK)
+    entry = max(item.manifest.files, key=lambda each: each.size)
+    for each in item.manifest.files:
+        put(landing, item, each, range(chunks_in(each.size)))
+
+    def die(name: str) -> None:
+        if name == "chunk written":
+            raise KeyboardInterrupt
+
+    stale = Landing(replicas, "gpt", SystemClock(), step=die)
+    other = Chunk(1, item.tag, entry.path, 1, CHUNK, "")
+    with pytest.raises(KeyboardInterrupt):
+        stale.answer(other, io.BytesIO(bytes(CHUNK)))
+    assert offer(landing, item) == {entry.path: [(1, 1)]}
+    put(landing, item, entry, [1])
+    landing.answer(Commit(1, item.tag), NOTHING)
+    assert verify(replicas / "epoch-1" / item.tag) == []
