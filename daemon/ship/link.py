@@ -80,12 +80,14 @@ class Peer:
         """Connect, and connect again whenever the connection breaks, until cancelled."""
         failures = 0
         while True:
+            attempt = self._tried
             try:
                 await self._stay_connected()
             except (PeerUnreachable, PeerRefused) as exc:
                 failures = 0 if self.state.reachable else failures + 1
                 self._heard(reachable=False, because=str(exc))
-            self._tell_waiters()
+            if self._tried is attempt:  # else it had succeeded, and whoever waits by now waits for the next
+                self._tell_waiters()
             await self._pause(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
 
     async def ask_state(self) -> PeerState:
@@ -107,7 +109,7 @@ class Peer:
         PeerRefused with code ``damaged``.
         """
         connection = await self._connected()
-        with _doubted(connection):
+        with self._doubted(connection):
             shipped = await self._carrier.ship(connection, committed, progress)
         self._note_newest((committed.epoch, committed.tag, committed.step))
         return shipped
@@ -124,7 +126,7 @@ class Peer:
         ``place`` is the epoch and tag of the checkpoint it is going to be.
         """
         connection = await self._connected()
-        with _doubted(connection):
+        with self._doubted(connection):
             shipped = await self._carrier.stream(connection, place, folder, done, progress)
         committed = done.result()
         self._note_newest((committed.epoch, committed.tag, committed.step))
@@ -159,15 +161,29 @@ class Peer:
         return new
 
     async def _stay_connected(self) -> NoReturn:
-        self._connection = await dial(self._settings)
+        connection = self._connection = await dial(self._settings)
         try:
             await self.ask_state()
             self._tell_waiters()
-            await self._connection.wait_closed()
+            await connection.wait_closed()
         finally:
-            connection, self._connection = self._connection, None
-            connection.abort()
+            self._drop(connection)
         raise PeerUnreachable("the connection to the peer broke")
+
+    @contextmanager
+    def _doubted(self, connection: asyncssh.SSHClientConnection) -> Iterator[None]:
+        """After a session broke off, connect anew: that the connection is dead too may not be noticed yet."""
+        try:
+            yield
+        except PeerUnreachable:
+            self._drop(connection)
+            raise
+
+    def _drop(self, connection: asyncssh.SSHClientConnection) -> None:
+        """Nobody is given this connection from now on; ``run`` makes the next."""
+        connection.abort()
+        if self._connection is connection:
+            self._connection = None
 
     async def _connected(self) -> asyncssh.SSHClientConnection:
         if self._connection is None:
@@ -217,13 +233,3 @@ class Peer:
             self.state = new
             if self.on_change:
                 self.on_change(new)
-
-
-@contextmanager
-def _doubted(connection: asyncssh.SSHClientConnection) -> Iterator[None]:
-    """After a session broke off, connect anew: that the connection is dead too may not be noticed yet."""
-    try:
-        yield
-    except PeerUnreachable:
-        connection.abort()
-        raise

@@ -64,6 +64,12 @@ def _fenced(stage: BothWays) -> bool:
     return bool(job["role"] == "standby" and job["trainer"]["ranks"] == 0)
 
 
+def _stands_by(status: dict[str, Any]) -> bool:
+    """A node with a notice in force would hand the job over again as soon as it had it."""
+    job = status["jobs"][0]
+    return bool(job["role"] == "standby" and job["trainer"]["ranks"] == 0 and not status["notices"])
+
+
 async def test_the_job_comes_back() -> None:
     """Handed over at a notice, taken back by an operator in epoch 3, and the other yields."""
     plan = Plan(trainer=ScriptedTrainer(steps=100_000, world=2), poll="200ms", bound_s=90.0)
@@ -74,7 +80,7 @@ async def test_the_job_comes_back() -> None:
             await stage.say("notice", action="terminate", in_s=30)
             await stage.until("the takeover", lambda seen: seen.mark("first_step", STANDBY) is not None)
             await stage.say("withdraw")
-            await stage.status_until("standing by", lambda seen: seen["jobs"][0]["role"] == "standby")
+            await stage.status_until("standing by without a notice", _stands_by)
             answer = await stage.order(stage.primary, "takeover")
             assert answer["epoch"] == 3
             back = await stage.status_until("back", lambda seen: seen["jobs"][0]["trainer"]["ranks"] == 2)
