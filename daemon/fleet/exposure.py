@@ -75,6 +75,15 @@ def seen(part: Part, now: float) -> Part:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Ends of pieces by pool and hour, from hour ``first`` on: an hour for each, and what is past it."""
+
+    first: int
+    whole: Whole
+    rests: Whole
+
+
 class Summing:
     """``begin`` with some pools, ``add`` each of their parts once; go on with others; then ``table``."""
 
@@ -154,8 +163,7 @@ class Summing:
         assert self._open is not None
         lost = np.flatnonzero(_LOST[part.cause])
         length = part.ended[lost] - part.began[lost]
-        band = np.maximum(np.searchsorted(EDGES_US, length, side="left") - 1, 0)
-        band = np.where(part.known[lost], band, UNKNOWN_AGE)
+        band = np.where(part.known[lost], _last_band(length), UNKNOWN_AGE)
         pool, at = part.pool[lost] - self._open[0], part.ended[lost] - self._first * HOUR_US
         self._losses.append(((pool << self._time_bits | at) << _BAND_BITS) | band)
 
@@ -171,51 +179,58 @@ class Summing:
         at = keys & ((1 << self._time_bits) - 1)
         head = np.ones(len(at), dtype=np.bool_)
         head[1:] = (np.diff(pool) != 0) | (np.diff(at) > BURST_US)
-        cell = ((pool + np.int64(low)) * BANDS + band) * self._hours + (-(-at // HOUR_US) - 1)
-        losses, bursts = self._cubes
-        losses.count(cell)
-        bursts.count(cell[head])
+        cell = (pool * np.int64(BANDS) + band) * self._hours + (-(-at // HOUR_US) - 1)
+        for cube, cells in zip(self._cubes, (cell, cell[head]), strict=True):
+            cube.count(cells, low, high)
         self._bursts.pool.append(pool[head] + np.int32(low))
         self._bursts.at.append((at[head] + self._first * HOUR_US) / 1e6)
         self._bursts.size.append(np.diff(np.append(np.flatnonzero(head), len(at))).astype(np.int32))
 
     def _cut(self, part: Part) -> None:
-        known = part.known & (part.ended > part.began)
+        known = np.flatnonzero(part.known & (part.ended > part.began))
+        last = _last_band(part.ended[known] - part.began[known])
+        known = known[np.argsort(last, kind="stable")]  # so those that reach a band follow those that do not
         pool, began, ended = part.pool[known], part.began[known], part.ended[known]
-        for band, edge in enumerate(EDGES_US):
-            if band:  # those that outlive the band before pass over into this one
-                lives = ended - began > edge
-                over = pool[~lives], ended[~lives]
-                self._ends(*over, minus=band - 1)
-                pool, began, ended = pool[lives], began[lives], ended[lives]
-            self._ends(pool, began + edge, plus=band, minus=band - 1 if band else None)
-        self._ends(pool, ended, minus=len(EDGES_US) - 1)
-        other = ~part.known & (part.ended > part.began)
-        self._ends(part.pool[other], part.began[other], plus=UNKNOWN_AGE)
-        self._ends(part.pool[other], part.ended[other], minus=UNKNOWN_AGE)
+        bounds = np.append(0, np.cumsum(np.bincount(last, minlength=len(EDGES_US)))).tolist()
+        span, begins = _span(began), None
+        for band in reversed(range(len(EDGES_US))):
+            mine, reach = slice(bounds[band], bounds[band + 1]), slice(bounds[band], None)
+            self._place(self._ends(pool[mine], ended[mine]), minus=band)
+            begins = self._ends(pool[mine], began[mine], span, begins)
+            hours, rest = divmod(EDGES_US[band], HOUR_US)
+            # Edges of whole hours lie in theirs where the stays' beginnings do.
+            edge = self._ends(pool[reach], began[reach] + rest) if rest else begins
+            self._place(edge, plus=band, minus=band - 1 if band else None, later=hours)
+        other = np.flatnonzero(~part.known & (part.ended > part.began))
+        self._place(self._ends(part.pool[other], part.began[other]), plus=UNKNOWN_AGE)
+        self._place(self._ends(part.pool[other], part.ended[other]), minus=UNKNOWN_AGE)
 
-    def _ends(self, pool: Whole, at: Whole, plus: int | None = None, minus: int | None = None) -> None:
-        """Ends of pieces: they add to the band ``plus`` and take from the band ``minus``."""
+    def _ends(
+        self, pool: Whole, at: Whole, span: tuple[int, int] | None = None, more: _Ends | None = None
+    ) -> _Ends:
+        """Ends of pieces by pool and hour, with ``more`` of the same ``span`` added."""
         assert self._open is not None
-        if not len(at):
-            return
-        low, sums = self._open
+        first, width = span or _span(at)
+        shape = (len(self._open[1]), width)
         hour = at // HOUR_US
-        rest = at - hour * HOUR_US
-        begin, end = int(hour.min()), int(hour.max()) + 1
-        width = end - begin
-        cell = (pool - low) * width + (hour - begin)
-        size = len(sums) * width
-        counts = np.bincount(cell, minlength=size).reshape(-1, width)
-        rests = np.bincount(cell, rest, minlength=size).astype(np.int64).reshape(-1, width)
-        first = begin - self._first
+        cell = (pool - self._open[0]) * width + (hour - first)
+        counts = np.bincount(cell, minlength=shape[0] * width).reshape(shape)
+        rests = np.bincount(cell, at - hour * HOUR_US, minlength=shape[0] * width).astype(np.int64)
+        found = _Ends(first, counts * HOUR_US, rests.reshape(shape))
+        return found if more is None else _Ends(first, found.whole + more.whole, found.rests + more.rests)
+
+    def _place(self, ends: _Ends, plus: int | None = None, minus: int | None = None, later: int = 0) -> None:
+        """Ends ``later`` by so many hours: they add to the band ``plus`` and take from the band ``minus``."""
+        assert self._open is not None
+        sums = self._open[1]
+        first = ends.first + later - self._first
+        here, there = ends.whole - ends.rests, ends.rests
         for band, sign in ((plus, 1), (minus, -1)):
             if band is None:
                 continue
-            room = min(width, sums.shape[2] - first)
-            sums[:, band, first : first + room] += sign * (counts * HOUR_US - rests)[:, :room]
-            room = min(width, sums.shape[2] - first - 1)
-            sums[:, band, first + 1 : first + 1 + room] += sign * rests[:, :room]
+            for begin, cells in ((first, here), (first + 1, there)):
+                room = max(min(cells.shape[1], sums.shape[2] - begin), 0)
+                sums[:, band, begin : begin + room] += sign * cells[:, :room]
 
     def settle(self) -> None:
         """Make of the differences what they stand for."""
@@ -233,15 +248,40 @@ class Summing:
         self._open = None
 
 
+def _span(at: Whole) -> tuple[int, int]:
+    """The hour of the first, and how many hours there are up to the last."""
+    if not len(at):
+        return 0, 0
+    first = int(at.min()) // HOUR_US
+    return first, int(at.max()) // HOUR_US + 1 - first
+
+
+def _last_band(length: Whole) -> NDArray[np.int8]:
+    """The band of age in which stays of these lengths, microseconds, end."""
+    band = np.zeros(len(length), dtype=np.int8)
+    for edge in EDGES_US[1:]:
+        band += length > edge
+    return band
+
+
 class _Cube:
     """Counts by cell, in the smallest type that holds them."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.cells: NDArray[np.integer] = np.zeros(shape, dtype=np.int16)
 
-    def count(self, cell: Whole) -> None:
-        """Count cells, none of which was counted before."""
-        found, counts = np.unique(cell, return_counts=True)
+    def count(self, cell: Whole, low: int, high: int) -> None:
+        """Count the cells of pools ``low`` up to ``high``, numbered from the first of them on.
+
+        They are in the order of their pools, and none of these was counted before.
+        """
+        a_pool = int(np.prod(self.cells.shape[1:]))
+        bounds = np.searchsorted(cell, np.arange(high - low + 1) * a_pool)
+        for number in range(high - low):
+            mine = cell[bounds[number] : bounds[number + 1]] - number * a_pool
+            self._put(low + number, np.bincount(mine, minlength=a_pool))
+
+    def _put(self, pool: int, counts: Whole) -> None:
         if counts.max(initial=0) >= 2**15 and self.cells.dtype == np.int16:
             self.cells = self.cells.astype(np.int32)
-        self.cells.reshape(-1)[found] = counts
+        self.cells[pool] = counts.reshape(self.cells.shape[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any, get_args
 
 import duckdb
@@ -78,7 +79,7 @@ def read_launches(db: duckdb.DuckDBPyConnection, place: Place) -> tuple[Launch, 
         Launch(Pool(provider, *row[:3]), row[3] / 1e6, row[4], row[5])
         for provider, row in _read(db, place, LAUNCHES, _LAUNCH)
     ]
-    return tuple(sorted(found, key=lambda one: (one.at, one.pool, one.asked, one.got)))
+    return tuple(sorted(found, key=attrgetter("order")))
 
 
 def read_prices(db: duckdb.DuckDBPyConnection, place: Place) -> tuple[Price, ...]:
@@ -89,7 +90,7 @@ def read_prices(db: duckdb.DuckDBPyConnection, place: Place) -> tuple[Price, ...
         for provider, row in _read(db, place, PRICES, _PRICE)
         if row[3] in kinds
     ]
-    return tuple(sorted(found, key=lambda one: (one.at, one.pool, one.kind, one.micro_usd)))
+    return tuple(sorted(found, key=attrgetter("order")))
 
 
 def _names(pool: Pool) -> tuple[str, str, str]:

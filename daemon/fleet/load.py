@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import get_args
 
@@ -61,8 +62,8 @@ def observe(sources: Sequence[str], now: float, tell: Tell = nothing) -> Observe
         prices += more[1]
     return Observed(
         table=table,
-        launches=tuple(sorted(set(launches), key=lambda one: (one.at, one.pool, one.asked, one.got))),
-        prices=tuple(sorted(set(prices), key=lambda one: (one.at, one.pool, one.kind, one.micro_usd))),
+        launches=tuple(sorted(set(launches), key=attrgetter("order"))),
+        prices=tuple(sorted(set(prices), key=attrgetter("order"))),
         timing=timing_of(found.rows, now),
         sources=tuple(sources),
         notes=tuple(found.notes),

@@ -55,14 +55,17 @@ def node_dispersion(burst_phi: Vector, mean: Vector, variance: Vector) -> Vector
 def burst_sizes(table: Table) -> tuple[Vector, Vector, NDArray[np.int64]]:
     """Give mean, variance and largest of each pool's burst sizes; 1, 0 and 0 where there was no burst."""
     pools = len(table.pools)
-    size = table.burst_size.astype(np.float64)
     number = np.bincount(table.burst_pool, minlength=pools)
-    total = np.bincount(table.burst_pool, size, minlength=pools)
+    # Most bursts are of one node: only the others are looked at one by one.
+    several = np.flatnonzero(table.burst_size != 1)
+    pool, size = table.burst_pool[several], table.burst_size[several].astype(np.int64)
+    total = number + np.bincount(pool, size - 1.0, minlength=pools)
+    square = number + np.bincount(pool, size**2 - 1.0, minlength=pools)
     mean = np.divide(total, number, out=np.ones(pools), where=number > 0)
-    spread = np.bincount(table.burst_pool, (size - mean[table.burst_pool]) ** 2, minlength=pools)
-    largest = np.zeros(pools, dtype=np.int64)
-    np.maximum.at(largest, table.burst_pool, table.burst_size.astype(np.int64))
-    return mean, spread / np.maximum(number, 1), largest
+    variance = np.maximum(square / np.maximum(number, 1) - mean**2, 0.0) * (number > 0)
+    largest = (number > 0).astype(np.int64)
+    np.maximum.at(largest, pool, size)
+    return mean, variance, largest
 
 
 def _pearson(series: Series) -> tuple[Vector, NDArray[np.int64]]:

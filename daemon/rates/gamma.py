@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from scipy.special import gammaincinv
 from scipy.stats import nbinom
 
@@ -49,6 +51,14 @@ class Gamma:
         chance = self.rate_h / (self.rate_h + hours)
         low, high = (int(nbinom.ppf(p, self.shape, chance)) for p in (tail, 1 - tail))
         return low, high
+
+
+def intervals(rates: Sequence[Gamma], mass: float = 0.9) -> list[Range]:
+    """Return ``interval`` of each of many rates, in one go."""
+    tail = (1 - mass) / 2
+    shape, hours = np.array([(one.shape, one.rate_h) for one in rates]).reshape(-1, 2).T
+    low, high = (gammaincinv(shape, p) / hours for p in (tail, 1 - tail))
+    return [Range(*ends) for ends in zip((shape / hours).tolist(), low.tolist(), high.tolist(), strict=True)]
 
 
 def posterior(events: float, hours: float, parent: float | None = None, weight: float = 1.0) -> Gamma:

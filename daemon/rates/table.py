@@ -101,6 +101,12 @@ class Launch:
     asked: int
     got: int
 
+    @property
+    def order(self) -> tuple[float, str, str, str, str, int, int]:
+        """What launches are sorted by: time first."""
+        pool = self.pool
+        return (self.at, pool.provider, pool.region, pool.zone, pool.instance_type, self.asked, self.got)
+
 
 @dataclass(frozen=True, slots=True)
 class Price:
@@ -110,6 +116,12 @@ class Price:
     at: float
     micro_usd: int
     kind: PriceKind = "spot"
+
+    @property
+    def order(self) -> tuple[float, str, str, str, str, str, int]:
+        """What prices are sorted by: time first."""
+        pool = self.pool
+        return (self.at, pool.provider, pool.region, pool.zone, pool.instance_type, self.kind, self.micro_usd)
 
 
 @dataclass(frozen=True, slots=True)

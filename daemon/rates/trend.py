@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from outlast.daemon.history.rows import Pool
-from outlast.daemon.rates.gamma import posterior
+from outlast.daemon.rates.gamma import intervals, posterior
 from outlast.daemon.rates.series import NOTHING_H, Series, series_of
 from outlast.daemon.rates.table import Origin, Table
 from outlast.daemon.rates.tabulate import HOUR_S
@@ -36,13 +38,13 @@ def _weeks(series: Series, index: int, rate: PoolRate) -> tuple[Week, ...]:
     exposure = series.folded(series.exposure[one], WEEK_H, MONDAY_H)[0]
     losses = series.folded(series.losses[one], WEEK_H, MONDAY_H)[0]
     first = (series.first_hour - MONDAY_H) // WEEK_H * WEEK_H + MONDAY_H
+    seen = np.flatnonzero(exposure > NOTHING_H)
+    hours, lost = exposure[seen].tolist(), losses[seen].tolist()
+    spread = [
+        posterior(events / rate.phi, at_risk / rate.phi, rate.hazard.mean)
+        for events, at_risk in zip(lost, hours, strict=True)
+    ]
     return tuple(
-        _week(HOUR_S * (first + WEEK_H * number), float(hours), float(lost), rate)
-        for number, (hours, lost) in enumerate(zip(exposure, losses, strict=True))
-        if hours > NOTHING_H
+        Week(HOUR_S * (first + WEEK_H * number), at_risk, int(events), span)
+        for number, at_risk, events, span in zip(seen.tolist(), hours, lost, intervals(spread), strict=True)
     )
-
-
-def _week(begins: float, hours: float, lost: float, rate: PoolRate) -> Week:
-    spread = posterior(lost / rate.phi, hours / rate.phi, rate.hazard.mean)
-    return Week(begins, hours, int(lost), spread.interval())

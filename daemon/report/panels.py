@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ from markupsafe import Markup
 
 from outlast.daemon.advice.values import Advice
 from outlast.daemon.history.rows import Pool
-from outlast.daemon.rates.table import Observed, Origin
+from outlast.daemon.rates.table import Observed, Origin, Price
 from outlast.daemon.rates.values import AgeCurve, PoolRate, Study, Trend
 from outlast.daemon.report import charts, times, words
 from outlast.daemon.report.grid import Cell, HeatMap, heat_map, part_label, position
@@ -83,17 +84,27 @@ def panels(study: Study, observed: Observed, advice: Advice | None, zone: times.
     named = {_key(pool): words.told_apart(names[pool.pool], pool.origin) for pool in study.pools}
     trends = {_key(trend): trend for trend in study.trends}
     drawn = [pool for pool in chosen if _key(pool) in trends]
+    prices = _spot_prices(observed, {pool.pool for pool in drawn})
     maps = [heat for pool in chosen if (heat := heat_map(observed.table, pool)) is not None]
     return Panels(
         tuple(_heat(heat, named[_key(heat.pool)], zone, study.now) for heat in maps),
         tuple(
-            _over_time(i, pool, trends[_key(pool)], observed, named, study) for i, pool in enumerate(drawn)
+            _over_time(i, pool, trends[_key(pool)], observed, tuple(prices[pool.pool]), named, study)
+            for i, pool in enumerate(drawn)
         ),
         tuple(_ages(i, curve) for i, curve in enumerate(study.ages)),
         _bids(advice),
         tuple(trends[_key(pool)] for pool in drawn),
         _left_out(len(study.pools), len(by_hours), len(chosen)),
     )
+
+
+def _spot_prices(observed: Observed, pools: Collection[Pool]) -> dict[Pool, list[Price]]:
+    found: dict[Pool, list[Price]] = {pool: [] for pool in pools}
+    for price in observed.prices:
+        if price.kind != "on_demand" and price.pool in found:
+            found[price.pool].append(price)
+    return found
 
 
 def _key(found: PoolRate | Trend) -> Key:
@@ -110,7 +121,13 @@ def _left_out(pools: int, lost: int, chosen: int) -> str:
 
 
 def _over_time(
-    number: int, pool: PoolRate, trend: Trend, observed: Observed, named: dict[Key, str], study: Study
+    number: int,
+    pool: PoolRate,
+    trend: Trend,
+    observed: Observed,
+    prices: tuple[Price, ...],
+    named: dict[Key, str],
+    study: Study,
 ) -> Chart:
     table = observed.table
     mine = table.burst_pool == position(table, pool)
@@ -118,7 +135,7 @@ def _over_time(
         trend,
         np.asarray(table.burst_at[mine], dtype=np.float64),
         np.asarray(table.burst_size[mine], dtype=np.float64),
-        tuple(price for price in observed.prices if price.pool == pool.pool and price.kind != "on_demand"),
+        prices,
         study.begins,
         study.ends,
     )
