@@ -58,19 +58,23 @@ def sweep(store: Path, keep_partial: set[str]) -> list[str]:
     return said
 
 
-def overtaken(store: Path) -> list[str]:
+def overtaken(store: Path, offered: tuple[int, int] | None = None) -> list[str]:
     """Delete transfers that a newer commit has made needless; one sentence for each.
 
     Of another epoch or a lower step than the newest committed checkpoint, and nobody is at it: its sender
-    never comes back to it. A tag that tells no step is kept.
+    never comes back to it. A tag that tells no step is kept. With ``offered``, an epoch and step that its
+    sender has gone on to, what is older than that is needless too.
     """
     newest = next(iter(scan(store)), None)
-    if newest is None:
+    orders = [offered] if offered is not None else []
+    orders += [(newest.epoch, newest.step)] if newest is not None else []
+    if not orders:
         return []
+    least = max(orders)
     said = []
     for epoch, folder in epochs(store):
         tags = {path.name.removesuffix(SHEETS_SUFFIX) for path in folders(folder / STAGING)}
-        keep = {tag for tag in tags if (epoch, _step_of(tag)) > (newest.epoch, newest.step)}
+        keep = {tag for tag in tags if (epoch, _step_of(tag)) > least or (epoch, _step_of(tag)) == offered}
         said += _sweep_staging(folder / STAGING, keep)
     return said
 

@@ -77,6 +77,7 @@ class PeerSettings(_Snapshot):
     bulk: Literal["auto", "channels", "openssh", "rsync"] = "auto"
     channels: Annotated[int, Field(strict=True, ge=1, le=16)] = 8
     limit: Annotated[float | None, BeforeValidator(values.bandwidth)] = None
+    keep: Annotated[int, Field(strict=True, ge=1, le=1000)] = 2
 
     @property
     def user(self) -> str:

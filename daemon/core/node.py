@@ -114,6 +114,7 @@ def _peer(settings: JobSettings, clock: Clock) -> Peer | None:
             bulk=peer.bulk,
             channels=peer.channels,
             limit_bytes_s=peer.limit,
+            keep=peer.keep,
         ),
         settings.name,
         clock,

@@ -127,7 +127,8 @@ class Carrier:
         *,
         lend: bool,
     ) -> int:
-        async with Shipment(Channels(connection), transfer, committed, self._clock) as shipment:
+        keep = self._settings.keep
+        async with Shipment(Channels(connection), transfer, committed, self._clock, keep) as shipment:
             wanted = await shipment.offer()
             size = committed.manifest.total_bytes
             count.begin(size, size - unsent(wanted, committed))
@@ -148,7 +149,7 @@ class Carrier:
         )
         async with (
             self._running(connection, transfer),
-            Shipment(opener, transfer, committed, self._clock) as shipment,
+            Shipment(opener, transfer, committed, self._clock, self._settings.keep) as shipment,
         ):
             wanted = await shipment.offer()
             size, left = committed.manifest.total_bytes, unsent(wanted, committed)

@@ -19,8 +19,8 @@ _KEEPALIVES_MISSED = 2
 class PeerSettings:
     """Where the peer is and how it is recognised. ``host_key`` is an OpenSSH public key line.
 
-    ``channels`` is the most sessions that carry bulk at once. ``connect_s`` bounds one attempt; after
-    about three times ``keepalive_s`` of silence the connection
+    ``channels`` is the most sessions that carry bulk at once; ``keep`` replicas are to stay there.
+    ``connect_s`` bounds one attempt; after about three times ``keepalive_s`` of silence the connection
     counts as dead.
     """
 
@@ -32,6 +32,7 @@ class PeerSettings:
     bulk: Literal["auto", "channels", "openssh", "rsync"] = "auto"
     channels: int = 8
     limit_bytes_s: float | None = None
+    keep: int = 2
     connect_s: float = 10.0
     keepalive_s: float = 4.0
 

@@ -7,8 +7,6 @@ name. Everything can be repeated after kill -9.
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,9 +26,9 @@ from outlast.daemon.checkpoint.place import (
     write_atomically,
 )
 from outlast.daemon.checkpoint.recovery import COMMIT_LOCK, overtaken
-from outlast.daemon.checkpoint.retention import prune
+from outlast.daemon.checkpoint.retention import prune_replicas
 from outlast.daemon.history.layout import FOLDER
-from outlast.daemon.ship import sheet, words
+from outlast.daemon.ship import sheet, space, words
 from outlast.daemon.ship.arrival import Arrivals, SenderGoneError, Source, receive, sheets_of
 from outlast.daemon.ship.offers import Offers, offered, reuse
 from outlast.daemon.ship.protocol import (
@@ -38,6 +36,7 @@ from outlast.daemon.ship.protocol import (
     DAMAGED,
     FENCED,
     IO,
+    KEEP,
     MOST_DIGESTS,
     NO_SPACE,
     WRONG_JOB,
@@ -52,6 +51,7 @@ from outlast.daemon.ship.protocol import (
     Warn,
 )
 from outlast.daemon.ship.segment import RESERVE_BYTES, keep
+from outlast.daemon.ship.space import free_bytes, free_files
 from outlast.daemon.ship.words import RefusedError
 from outlast.providers.base import Clock
 from outlast.wire.digests import CHUNK, chunks_in
@@ -62,15 +62,8 @@ COMMIT_WAIT_S = 30.0
 # How often fence and room are looked at while chunks arrive, and what may arrive in between.
 _LOOK_S = 0.2
 _LOOK_BYTES = 16 * CHUNK
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 T = TypeVar("T")
-
-
-def free_bytes(path: Path) -> int:
-    """Bytes an unprivileged process may still write on the file system of ``path``."""
-    info = os.statvfs(path)
-    return info.f_bavail * info.f_frsize
 
 
 class Landing:
@@ -83,12 +76,14 @@ class Landing:
         clock: Clock,
         *,
         free: Callable[[Path], int] = free_bytes,
+        files: Callable[[Path], int | None] = free_files,
         step: Step = no_step,
     ) -> None:
         self._store = store
         self._job = job
         self._clock = clock
         self._free = free
+        self._files = files
         self._step = step
         self._offers = Offers()
         self._held = ExitStack()
@@ -102,18 +97,29 @@ class Landing:
         try:
             return self._answer(request, source)
         except OSError as exc:
-            code = NO_SPACE if exc.errno in _FULL else IO
-            raise RefusedError(code, f"{exc.strerror}: {exc.filename or self._store}") from exc
+            if exc.errno in space.FULL:
+                raise space.ended(exc, *self._room_left()) from exc
+            raise RefusedError(IO, f"{exc.strerror}: {exc.filename or self._store}") from exc
 
     def close(self) -> None:
         """Let go of this session's locks."""
         self._holding = None
         self._held.close()
 
-    def tidy(self) -> None:
-        """Delete what newer replicas made needless: all but the newest two, and dead transfers."""
-        replicated = {(item.epoch, item.step) for item in scan(self._store)}
-        prune(self._store, 2, replicated)
+    def tidy(self, keep: int = KEEP, done: tuple[int, str] | None = None) -> None:
+        """Delete what newer replicas made needless: all but the newest ``keep``, and dead transfers.
+
+        ``done`` is the epoch and tag that was just committed: nothing newer than that goes, nor what was
+        handed over here and may be resumed from.
+        """
+        found = scan(self._store)
+        sure = [(c.epoch, c.step) for c in found if done is None or (c.epoch, c.tag) == done]
+        said = words.read_handover(self._store)
+        # Once a later epoch ships to here, the job that was handed over has moved on.
+        counted = said is not None and sure and max(sure)[0] <= said.epoch
+        held = {(said.from_epoch, said.tag)} if said is not None and counted else set()
+        if sure:
+            prune_replicas(self._store, keep, max(sure), held)
         overtaken(self._store)
 
     def staging(self, epoch: int, tag: str) -> Path:
@@ -159,6 +165,7 @@ class Landing:
         if self._committed(manifest):
             return {"ok": True, "want": []}
         staging = self._staging(manifest.epoch, manifest.tag)
+        self._sweep_for(manifest)
         staging.mkdir(parents=True, exist_ok=True)
         self._hold(staging)
         self._offers.note(staging, manifest)
@@ -192,12 +199,22 @@ class Landing:
         arrivals.reopen(entry.path)
         return False
 
+    def _sweep_for(self, manifest: Manifest) -> None:
+        """Where little room is left, transfers older than the offered one go: their sender has moved on."""
+        free, files = self._room_left()
+        tight = manifest.total_bytes + RESERVE_BYTES > free
+        if tight or (files is not None and files < space.files_for(e.path for e in manifest.files)):
+            overtaken(self._store, (manifest.epoch, manifest.step))
+
+    def _room_left(self) -> tuple[int, int | None]:
+        there = next(path for path in (self._store, *self._store.parents) if path.is_dir())
+        return self._free(there), self._files(there)
+
     def _check_room(self, staging: Path, manifest: Manifest, want: list[dict[str, Any]]) -> None:
         runs = sum(many for item in want for _, many in item["missing"])
-        need, free = min(runs * CHUNK, manifest.total_bytes), self._free(staging)
-        if need and need + RESERVE_BYTES > free:
-            wanted = f"{need} bytes more and {RESERVE_BYTES // 2**20} MiB to spare"
-            raise RefusedError(NO_SPACE, f"no space: {manifest.tag} needs {wanted}, {free} are free there")
+        files = space.files_for(item["path"] for item in want)
+        need = space.Need(manifest.tag, min(runs * CHUNK, manifest.total_bytes), files)
+        space.check(need, self._free(staging), self._files(staging))
 
     def _chunk(self, chunk: Chunk, source: Source) -> dict[str, Any]:
         """Take one chunk; all its bytes are read first, so that a refusal does not end the session."""

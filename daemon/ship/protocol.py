@@ -32,6 +32,9 @@ MAX_ANSWER: Final = 16 * 1024 * 1024
 # As many digests as one answer holds.
 MOST_DIGESTS: Final = 65_536
 BULK_COMMAND: Final = "outlast-rsync"
+# Replicas that stay at the receiver where the sender does not say, and the most it may ask for.
+KEEP: Final = 2
+MOST_KEEP: Final = 1000
 
 FENCED: Final = "fenced"
 NO_SPACE: Final = "no_space"
@@ -89,10 +92,14 @@ class Digests:
 
 @dataclass(frozen=True)
 class Commit:
-    """Verify all files of the last offer of this tag and give it its name. Idempotent."""
+    """Verify all files of the last offer of this tag and give it its name. Idempotent.
+
+    ``keep`` replicas are wanted from then on: older ones may go.
+    """
 
     epoch: int
     tag: str
+    keep: int = KEEP
 
 
 @dataclass(frozen=True)
@@ -292,6 +299,14 @@ def _sha256(value: object) -> str:
     return value
 
 
+def _keep(body: dict[str, Any]) -> int:
+    """Senders of earlier releases do not say."""
+    keep = whole_number(body, "keep", MOST_KEEP) if "keep" in body else KEEP
+    if keep < 1:
+        raise ProtocolError("keep is 0: one replica at least stays")
+    return keep
+
+
 def _stats(body: dict[str, Any]) -> Stats:
     node, sha256 = check_name(body.get("node"), "node"), _sha256(body.get("sha256"))
     return Stats(node, whole_number(body, "seq", MOST_SEQ), whole_number(body, "size", MOST_BYTES), sha256)
@@ -314,7 +329,7 @@ _REQUESTS: dict[str, Callable[[dict[str, Any]], Request]] = {
     "offer": lambda body: Offer(from_dict(body.get("manifest"))),
     "chunk": _chunk,
     "digests": _digests,
-    "commit": lambda body: Commit(whole_number(body, "epoch"), _tag(body)),
+    "commit": lambda body: Commit(whole_number(body, "epoch"), _tag(body), _keep(body)),
     "warn": _warn,
     "handover": lambda body: HandOver(whole_number(body, "epoch"), _tag(body), whole_number(body, "step")),
     "stats": _stats,

@@ -10,6 +10,7 @@ import argparse
 import os
 import select
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +122,8 @@ def _serve_one(landing: Landing, line: bytes, wire: Wire, out: int) -> bool:
         return exc.in_step or not isinstance(request, Stats)
     _answer(out, body)
     if isinstance(request, Commit):
-        landing.tidy()
+        with suppress(RefusedError, OSError):  # what cannot be deleted now is looked at after the next one
+            landing.tidy(request.keep, (request.epoch, request.tag))
     return True
 
 

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 from outlast.daemon.ship.protocol import (
     DAMAGED,
     IO,
+    KEEP,
     Commit,
     Digests,
     Offer,
@@ -43,14 +44,18 @@ async def check_here(committed: Committed, *, digests: bool) -> None:
 class Shipment:
     """Works within ``transfer.running()``; all of it raises PeerRefused and PeerUnreachable.
 
-    With ``lend`` the one session that offers and commits carries chunks too in between.
+    ``keep`` replicas are to stay there. With ``lend`` the one session that offers and commits carries
+    chunks too in between.
     """
 
-    def __init__(self, opener: Opener, transfer: Transfer, committed: Committed, clock: Clock) -> None:
+    def __init__(
+        self, opener: Opener, transfer: Transfer, committed: Committed, clock: Clock, keep: int = KEEP
+    ) -> None:
         self._opener = opener
         self._transfer = transfer
         self._committed = committed
         self._clock = clock
+        self._keep = keep
         self._sizes = {entry.path: entry.size for entry in committed.manifest.files}
         self._session: Session | None = None
         self._used = 0.0
@@ -101,7 +106,7 @@ class Shipment:
         return await self._commit()
 
     async def _commit(self) -> int:
-        answer = await self._ask(Commit(self._committed.epoch, self._committed.tag), COMMIT_S)
+        answer = await self._ask(Commit(self._committed.epoch, self._committed.tag, self._keep), COMMIT_S)
         return read(lambda body: whole_number(body, "bytes"), answer)
 
     async def _differing(self, path: str) -> list[int]:
