@@ -10,21 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import asyncssh
-import structlog
 
 from outlast.daemon.ship.dial import PeerSettings
 from outlast.daemon.ship.early import firsts, follow
 from outlast.daemon.ship.limit import Limit
 from outlast.daemon.ship.openssh import OpenSsh
-from outlast.daemon.ship.protocol import State
 from outlast.daemon.ship.rsync import Rsync
-from outlast.daemon.ship.session import Channels, Opener, PeerRefused, PeerUnreachable, Session
+from outlast.daemon.ship.session import Channels, Opener, PeerUnreachable
 from outlast.daemon.ship.shipment import Shipment, check_here, unsent
 from outlast.daemon.ship.transfer import Transfer
+from outlast.daemon.ship.way import Way
 from outlast.providers.base import Clock
 from outlast.wire.store import Committed
-
-log = structlog.get_logger("outlast.ship")
 
 Progress = Callable[[int, int], None]
 # Below this many bytes a client of its own costs more time to start than it wins.
@@ -63,7 +60,6 @@ class Carrier:
         self._settings = settings
         self._clock = clock
         self._openssh = OpenSsh(settings)
-        self._openssh_works: bool | None = None
         self._limit = Limit(settings.limit_bytes_s, clock)
         self._before: dict[str, bytes] = {}
         self._last_bytes = 0
@@ -76,7 +72,7 @@ class Carrier:
         await check_here(committed, digests=False)
         if self._settings.bulk == "rsync":
             return await self._by_rsync(connection, committed, progress)
-        opener = await self._opener(connection, committed.manifest.total_bytes)
+        opener = self._opener(connection, committed.manifest.total_bytes)
         return await self._ship(connection, opener, committed, progress)
 
     async def stream(
@@ -89,7 +85,7 @@ class Carrier:
     ) -> Shipped:
         """See Peer.stream."""
         count = _Count(progress)
-        opener = await self._opener(connection, self._last_bytes)
+        opener = self._opener(connection, self._last_bytes)
         transfer = Transfer(opener, place, folder, self._sessions(), self._limit, count.add)
         async with self._running(connection, transfer):
             following = asyncio.create_task(follow(transfer, folder, self._before))
@@ -115,6 +111,8 @@ class Carrier:
         transfer = Transfer(opener, place, committed.path, self._sessions(), self._limit, count.add)
         async with self._running(connection, transfer):
             lend = isinstance(opener, Channels)
+            if not lend:
+                transfer.warm(committed.manifest.total_bytes)
             total = await self._deliver(connection, transfer, committed, count, lend=lend)
             return Shipped(transfer.bytes_sent, total, self._clock.monotonic() - began)
 
@@ -160,27 +158,13 @@ class Carrier:
         count.finish()
         return Shipped(left, total, self._clock.monotonic() - began)
 
-    async def _opener(self, connection: asyncssh.SSHClientConnection, size: int) -> Opener:
-        kind = self._settings.bulk
-        if kind == "openssh" or (kind == "auto" and size >= OPENSSH_BYTES and await self._openssh_here()):
+    def _opener(self, connection: asyncssh.SSHClientConnection, size: int) -> Opener:
+        kind, channels = self._settings.bulk, Channels(connection)
+        if kind == "openssh":
             return self._openssh
-        return Channels(connection)
-
-    async def _openssh_here(self) -> bool:
-        """Whether a client of OpenSSH gets through to the receiver: tried once."""
-        if self._openssh_works is None:
-            self._openssh_works = await asyncio.to_thread(OpenSsh.available) and await self._openssh_answers()
-        return self._openssh_works
-
-    async def _openssh_answers(self) -> bool:
-        try:
-            async with Session(self._openssh) as session:
-                await session.ask(State(), self._settings.connect_s)
-        except (PeerUnreachable, PeerRefused) as exc:
-            # The connection stands, so it is the client: a key file that it finds too open, say.
-            log.warning("openssh_unusable", because=str(exc), instead="channels of the one connection")
-            return False
-        return True
+        if kind == "auto" and size >= OPENSSH_BYTES and self._openssh.works is not False:
+            return Way(self._openssh, channels)
+        return channels
 
     def _sessions(self) -> int:
         worth = max(_LEAST_SESSIONS, 1 + math.ceil(self.rtt_s / _RTT_A_SESSION_S))

@@ -11,10 +11,11 @@ import contextlib
 import fcntl
 import os
 import select
-import shutil
+from collections.abc import Sequence
 
 from outlast.daemon.ship.dial import CIPHERS, PeerSettings
-from outlast.daemon.ship.session import PeerUnreachable, Piece
+from outlast.daemon.ship.protocol import State, encode, request_body
+from outlast.daemon.ship.session import Headed, PeerUnreachable, Piece
 
 PIPE_BYTES = 1024 * 1024
 _ALIAS = "outlast-peer"
@@ -30,14 +31,11 @@ class OpenSsh:
 
     def __init__(self, settings: PeerSettings) -> None:
         self._settings = settings
-
-    @staticmethod
-    def available() -> bool:
-        """Whether there is an ssh client here."""
-        return shutil.which("ssh") is not None
+        # Whether it has got through to the peer: None until tried.
+        self.works: bool | None = None
 
     async def open(self, command: str) -> asyncio.subprocess.Process:
-        """Start a client that runs ``command`` at the peer. Raises PeerUnreachable."""
+        """Start a client that runs ``command`` at the peer, which has answered. Raises PeerUnreachable."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._arguments(), command,
@@ -48,15 +46,33 @@ class OpenSsh:
         except OSError as exc:
             raise PeerUnreachable(f"ssh cannot be started here: {exc.strerror}") from exc
         _widen(process)
+        try:
+            await self._greet(process)
+        except BaseException:
+            await self.end(process, hurry=True)
+            raise
         return process
 
-    async def feed(self, process: asyncio.subprocess.Process, head: bytes, piece: Piece) -> None:
-        """See Opener. The file's pages go to the client without a copy here, in a thread."""
+    async def _greet(self, process: asyncio.subprocess.Process) -> None:
+        """A client that has started has not got through yet: only the receiver's answer says so."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with contextlib.suppress(ConnectionError):
+            process.stdin.write(encode(request_body(State())))
+            await process.stdin.drain()
+        if await process.stdout.readline():
+            return
+        said = (await process.stderr.read(4096)).decode(errors="replace").strip().splitlines()
+        raise PeerUnreachable(f"ssh got no answer: {said[-1][:300] if said else 'it said nothing'}")
+
+    async def feed(self, process: asyncio.subprocess.Process, batch: Sequence[Headed]) -> None:
+        """See Opener. The files' pages go to the client without a copy here, in a thread."""
         assert process.stdin is not None
         await process.stdin.drain()
         # The thread may outlive this call, so it has a descriptor that nobody else closes.
         pipe = os.dup(process.stdin.transport.get_extra_info("pipe").fileno())
-        await asyncio.to_thread(_pour, pipe, head, piece)
+        await asyncio.to_thread(_pour, pipe, batch)
 
     async def end(self, process: asyncio.subprocess.Process, *, hurry: bool) -> None:
         """See Opener. No client is left behind."""
@@ -96,15 +112,16 @@ class OpenSsh:
         return ["nice", "-n", str(_NICE), "ssh", "-F", "none", "-T", "-a", "-x", *said, *where]
 
 
-def _pour(pipe: int, head: bytes, piece: Piece) -> None:
-    """Write head and piece, and close ``pipe``. Ends with BrokenPipeError once the client is gone."""
+def _pour(pipe: int, batch: Sequence[Headed]) -> None:
+    """Write heads and pieces, and close ``pipe``. Ends with BrokenPipeError once the client is gone."""
     try:
-        fd = piece.open()
-        try:
-            _write(pipe, head)
-            _send(pipe, fd, piece)
-        finally:
-            os.close(fd)
+        for head, piece in batch:
+            fd = piece.open()
+            try:
+                _write(pipe, head)
+                _send(pipe, fd, piece)
+            finally:
+                os.close(fd)
     finally:
         os.close(pipe)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -82,6 +83,8 @@ class Piece:
         return ShorterError(f"{self.file.name} has become shorter here")
 
 
+# The words that go before the bytes, and where these are.
+Headed = tuple[bytes, Piece]
 # A chunk, and why it was refused, or None.
 Outcome = tuple[Chunk, PeerRefused | None]
 
@@ -93,8 +96,8 @@ class Opener(Protocol):
         """Run ``command`` there. Raises PeerUnreachable, OSError or asyncssh.Error."""
         ...
 
-    async def feed(self, process: Any, head: bytes, piece: Piece) -> None:
-        """Write ``head`` and then a piece of a file. Raises ShorterError at the file's end, and OSError."""
+    async def feed(self, process: Any, batch: Sequence[Headed]) -> None:
+        """Write each piece of a file after its head. Raises ShorterError at a file's end, and OSError."""
         ...
 
     async def end(self, process: Any, *, hurry: bool) -> None:
@@ -112,13 +115,14 @@ class Channels:
         """See Opener."""
         return await self._connection.create_process(command, encoding=None)
 
-    async def feed(self, process: asyncssh.SSHClientProcess[bytes], head: bytes, piece: Piece) -> None:
+    async def feed(self, process: asyncssh.SSHClientProcess[bytes], batch: Sequence[Headed]) -> None:
         """See Opener."""
-        data = await asyncio.to_thread(piece.read)
-        process.stdin.write(head)
-        for start in range(0, piece.size, WRITE_BYTES):
-            process.stdin.write(data[start : start + WRITE_BYTES])
-            await process.stdin.drain()
+        for head, piece in batch:
+            data = await asyncio.to_thread(piece.read)
+            process.stdin.write(head)
+            for start in range(0, piece.size, WRITE_BYTES):
+                process.stdin.write(data[start : start + WRITE_BYTES])
+                await process.stdin.drain()
 
     async def end(self, process: asyncssh.SSHClientProcess[bytes], *, hurry: bool) -> None:
         """See Opener."""
@@ -170,21 +174,24 @@ class Session:
         except _WEATHER as exc:
             raise PeerUnreachable(f"the connection broke: {exc}") from exc
 
-    async def chunk(self, request: Chunk, file: Path) -> list[Outcome]:
-        """Send one chunk of a file, and return what the peer has said of earlier ones meanwhile, in order.
+    async def chunks(self, requests: Sequence[Chunk], folder: Path) -> list[Outcome]:
+        """Send chunks of files in ``folder``, and return what the peer has said of earlier ones, in order.
 
         Answers are waited for only once many are open: distance costs a window, not a chunk.
         Raises as ``ask``.
         """
-        self._open.append(request)
+        self._open.extend(requests)
+        batch = [
+            (encode(request_body(one)), Piece(folder / one.path, CHUNK * one.index, one.size))
+            for one in requests
+        ]
         try:
-            head = encode(request_body(request))
-            await self._opener.feed(self.process, head, Piece(file, CHUNK * request.index, request.size))
+            await self._opener.feed(self.process, batch)
             return await self._outcomes(MOST_OPEN)
         except BrokenPipeError:
             return await self._outcomes(0)  # a receiver that ends says why before it does
         except _WEATHER as exc:
-            raise PeerUnreachable(f"the connection broke while sending {request.path}: {exc}") from exc
+            raise PeerUnreachable(f"the connection broke while sending {requests[0].path}: {exc}") from exc
 
     async def settle(self) -> list[Outcome]:
         """Wait for the answers that are still open. Raises as ``ask``."""

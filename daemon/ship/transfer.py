@@ -10,15 +10,21 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from outlast.daemon.ship.limit import Limit
 from outlast.daemon.ship.protocol import DAMAGED, Chunk
-from outlast.daemon.ship.session import Opener, Outcome, PeerRefused, Session, ShorterError
+from outlast.daemon.ship.session import Opener, Outcome, PeerRefused, PeerUnreachable, Session, ShorterError
 from outlast.wire.digests import CHUNK
 
+log = structlog.get_logger("outlast.ship")
+
+# So many go to a session at a time: each time costs some work of the loop and of a thread.
+BATCH = 4
 # A further session costs more than this many chunks do.
 CHUNKS_A_SESSION = 8
 # How often one chunk may be altered on its way before the way is given up.
@@ -103,8 +109,12 @@ class Transfer:
         assert self._group is not None
         self._keep(self._group.create_task(self._serve(session)))
 
-    def _employ(self) -> None:
-        wanted = min(self._most, 1 + len(self._todo) // CHUNKS_A_SESSION)
+    def warm(self, size: int) -> None:
+        """Open the sessions that so many bytes are going to need, before it is known which they are."""
+        self._employ(size // CHUNK)
+
+    def _employ(self, chunks: int = 0) -> None:
+        wanted = min(self._most, 1 + max(chunks, len(self._todo)) // CHUNKS_A_SESSION)
         while self._group is not None and not self._ended and len(self._tasks) < wanted:
             self._keep(self._group.create_task(self._work()))
 
@@ -114,7 +124,15 @@ class Transfer:
         task.add_done_callback(self._tasks.discard)
 
     async def _work(self) -> None:
-        async with Session(self._opener) as session:
+        async with AsyncExitStack() as stack:
+            try:
+                session = await stack.enter_async_context(Session(self._opener))
+            except PeerUnreachable as exc:
+                if len(self._tasks) == 1:
+                    raise
+                # A server may take fewer at once than we should like; those that are open go on.
+                log.info("one_session_less", because=str(exc))
+                return
             await self._serve(session)
 
     async def _serve(self, session: Session) -> None:
@@ -122,7 +140,7 @@ class Transfer:
         while await self._more():
             self._busy += 1
             while self._todo:
-                await self._send(session, *self._todo.popleft())
+                await self._send(session, [self._todo.popleft() for _ in range(min(BATCH, len(self._todo)))])
             self._take_in(await session.settle())
             self._busy -= 1
             self._change.set()
@@ -138,16 +156,16 @@ class Transfer:
             return False
         return True
 
-    async def _send(self, session: Session, key: Key, length: int) -> None:
-        path, index = key
-        await self._limit.take(length)
+    async def _send(self, session: Session, batch: list[tuple[Key, int]]) -> None:
+        size = sum(length for _, length in batch)
+        await self._limit.take(size)
         try:
-            chunk = Chunk(self._epoch, self._tag, path, index, length, "")
-            outcomes = await session.chunk(chunk, self._folder / path)
+            chunks = [Chunk(self._epoch, self._tag, *key, length, "") for key, length in batch]
+            outcomes = await session.chunks(chunks, self._folder)
         except ShorterError as exc:
             raise PeerRefused(DAMAGED, str(exc)) from exc
-        self.bytes_sent += length
-        self._sent(length)
+        self.bytes_sent += size
+        self._sent(size)
         self._take_in(outcomes)
 
     def _take_in(self, outcomes: list[Outcome]) -> None:
