@@ -120,7 +120,7 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
         "--rtt", type=quantities.positive_length, metavar="TIME", help="round trip to the peer, such as 70ms"
     )
     machine.add_argument(
-        "--channels", type=quantities.whole, default=4, metavar="N", help="as configured (default 4)"
+        "--channels", type=quantities.whole, default=8, metavar="N", help="as configured (default 8)"
     )
     machine.add_argument(
         "--cores", type=quantities.whole, metavar="N", help="cores that may encrypt, 185 MB/s each"

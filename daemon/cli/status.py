@@ -17,7 +17,7 @@ examples:
   outlast status --json | jq '.jobs[].because'
 
 exit status: 0 all is well, 3 daemon not reachable,
-4 degraded (blind watch, lost peer or store, history trouble)
+4 degraded (blind watch, lost peer or store, no room, history trouble)
 """
 
 WAIT_S = 5.0
@@ -52,7 +52,9 @@ def degraded(seen: dict[str, Any]) -> bool:
     blind = seen["provider"]["state"] == "blind"
     places = [place for job in seen["jobs"] for place in job["destinations"]]
     unreachable = any(place["reachable"] is False for place in places)
-    return bool(blind or unreachable or seen["history"]["trouble"])
+    full = any(room["state"] == "full" for room in seen["room"])
+    refused = any(place["reachable"] and place["because"] for place in places)
+    return bool(blind or unreachable or full or refused or seen["history"]["trouble"])
 
 
 def _lines(seen: dict[str, Any]) -> Iterator[str]:
@@ -65,8 +67,14 @@ def _lines(seen: dict[str, Any]) -> Iterator[str]:
         yield f"  NOTICE {notice['action']} in {notice['seconds_left']:.0f} s ({notice['source']})"
     if seen["history"]["trouble"]:
         yield f"  history: {seen['history']['trouble']}"
+    for room in seen["room"]:
+        if room["job"] is None and room["state"] != "ok":
+            yield f"  {room['folder']}: {room['because']}"
     for job in seen["jobs"]:
         yield from _job(job)
+        for room in seen["room"]:
+            if room["job"] == job["name"]:
+                yield f"  {room['folder']}: {room['because']}"
 
 
 def _job(job: dict[str, Any]) -> Iterator[str]:
@@ -99,7 +107,9 @@ def _peer(peer: dict[str, Any]) -> str:
     if peer["shipping"]:
         return f"shipping, {peer['shipping']['sent']} of {peer['shipping']['total']} bytes"
     has = f"has {peer['newest']['tag']}" if peer["newest"] else "has nothing yet"
-    return has if peer["reachable"] else f"not reachable: {peer['because']}"
+    if not peer["reachable"]:
+        return f"not reachable: {peer['because']}"
+    return f"{has}; refused the last: {peer['because']}" if peer["because"] else has
 
 
 def _behind(place: dict[str, Any]) -> str:

@@ -20,6 +20,8 @@ from outlast.daemon.core.notices import Board
 from outlast.daemon.core.operator import Operator
 from outlast.daemon.core.pacing import Pacing
 from outlast.daemon.core.pricing import Pricing, open_market
+from outlast.daemon.core.room import Spot
+from outlast.daemon.core.roomwatch import RoomWatch
 from outlast.daemon.core.state import lock_state
 from outlast.daemon.core.status import job_status, node_status
 from outlast.daemon.core.supervise import Beat, Supervisor
@@ -59,6 +61,7 @@ class Daemon:
         self._provider: Provider | None = None
         self._acknowledged: set[str] = set()
         self._courier: Courier | None = None
+        self._room: RoomWatch | None = None
 
     async def run(self) -> ExitCode:
         """Serve until SIGTERM or SIGINT. An address or folder that cannot be had ends it with a message."""
@@ -78,6 +81,8 @@ class Daemon:
                 measured = await self._diary.measured(desk.job.name)
                 desk.job.flush_s, desk.job.ship_bytes_s = measured.flush_s, measured.ship_bytes_s
             self._courier = self._make_courier()
+            jobs = [desk.job for desk in self._desks.values()]
+            self._room = RoomWatch(_spots(self._settings), jobs, self._diary)
             return await self._serve()
         except OSError as exc:
             log.error("cannot_start", because=str(exc))
@@ -129,6 +134,8 @@ class Daemon:
             ("control", lambda _: control.run(), None),
             ("heartbeat", self._heartbeat, BOUND_S),
         ]
+        if self._room is not None:
+            parts.append(("room", _without_beat(self._room.run), None))
         if self._courier is not None:
             parts.append(("segments", _without_beat(self._courier.run), None))
         every_s = self._settings.prices.every_s
@@ -192,6 +199,7 @@ class Daemon:
         body = node_status(self._settings.node.name, self._watcher, self._board, self._clock)
         body["history"] = self._diary.state
         body["history"]["segments"] = self._courier.state if self._courier else None
+        body["room"] = self._room.state if self._room else []
         body["jobs"] = [job_status(d.job, d.errands, d.welcome.parked) for d in self._desks.values()]
         return body
 
@@ -253,6 +261,17 @@ class Daemon:
 
 def _options(settings: ProviderSettings) -> Options:
     return Options(settings.endpoint, settings.poll_s, settings.notice_s, settings.own_name)
+
+
+def _spots(settings: Settings) -> list[Spot]:
+    """The folders that are written to."""
+    spots = [Spot("state", "", str(settings.node.state))]
+    for job in settings.jobs:
+        if job.checkpoints is not None:
+            spots.append(Spot("checkpoints", job.name, str(job.checkpoints)))
+        if job.replicas is not None:
+            spots.append(Spot("replicas", job.name, str(job.replicas / job.name)))
+    return spots
 
 
 def _without_beat(run: Any) -> Any:

@@ -57,6 +57,25 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True)
+class Sending:
+    """What the next checkpoint is reckoned to send, at which rate, from its first byte until the peer has
+    verified it. None is not known."""
+
+    size: int | None
+    bytes_s: float | None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long that takes."""
+        return _seconds(self.size, self.bytes_s)
+
+
+def sending(last: int | None, newest: int, bytes_s: float | None) -> Sending:
+    """By what the ``last`` whole transfer sent, else by the ``newest`` checkpoint's size; 0 is none."""
+    return Sending(last if last is not None else newest or None, bytes_s)
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The choice. ``needed_s`` is what it takes, or would take where it does not fit; None is not known.
 

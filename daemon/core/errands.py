@@ -172,6 +172,7 @@ class Errands:
             done = await asyncio.to_thread(commit, job.checkpoints, order, self._clock.wall())
         except (CommitError, OSError) as exc:
             job.commit_failed = str(exc)
+            job.commits.tell()
             log.error("commit_failed", job=job.name, tag=action.tag, because=str(exc))
             return
         self._committed(done, flush.id)

@@ -99,6 +99,7 @@ class Job(Flushes):
                 self._adopt()
             case Failed():
                 self.ranks.failed(connection, message)
+                self.commits.tell()
             case Ask():
                 self._signalled(connection, message.reason)
             case Done():

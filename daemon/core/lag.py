@@ -26,7 +26,10 @@ class Lag:
 
 
 class Commits:
-    """When each checkpoint was committed here. ``listeners`` are called, in the event loop, at each."""
+    """When each checkpoint was committed here.
+
+    ``listeners`` are called, in the event loop, at each, and when one could not be saved or committed.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -36,6 +39,10 @@ class Commits:
     def note(self, place: Place) -> None:
         """It is committed here, as of now."""
         self._known.append((place.order, self._clock.monotonic()))
+        self.tell()
+
+    def tell(self) -> None:
+        """Something came of a checkpoint here, be it that it failed."""
         for listener in self.listeners:
             listener()
 

@@ -5,6 +5,7 @@ Seconds and bytes. What a real node measures takes the place of all of it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from outlast.daemon.core.deadline import (
@@ -26,6 +27,9 @@ DIGEST_CORES = 8
 LINK_SHARE = 0.9
 CHANNEL_WINDOW = 2 * 1024 * 1024
 CORE_BYTES_S = 185e6
+# Sessions that carry bulk: so many at least, and one more for each so many seconds of a round trip.
+LEAST_SESSIONS = 2
+RTT_A_SESSION_S = 0.01
 # A notice is seen one poll late.
 DETECT_S = 1.0
 
@@ -69,7 +73,7 @@ class Setup:
     disk_bytes_s: float
     step_s: float
     rtt_s: float | None = None
-    channels: int = 4
+    channels: int = 8
     cores: int | None = None
     hazard_per_hour: float | None = None
 
@@ -127,15 +131,24 @@ def figures(setup: Setup) -> Figures:
 
 def _rate(setup: Setup) -> tuple[float, str]:
     """Bytes a second that arrive, and what sets the limit."""
-    bounds = [
-        (LINK_SHARE * setup.link_bytes_s, "the link"),
-        (setup.disk_bytes_s * setup.writers, "the disk"),
-    ]
-    if setup.rtt_s:
-        bounds.append((setup.channels * CHANNEL_WINDOW / setup.rtt_s, f"{setup.channels} channels' windows"))
-    if setup.cores is not None:
-        bounds.append((setup.cores * CORE_BYTES_S, f"encryption on {setup.cores} cores"))
+    disk = (setup.disk_bytes_s * setup.writers, "the disk")
+    return min(disk, rate(setup.link_bytes_s, setup.rtt_s, setup.channels, setup.cores))
+
+
+def rate(link_bytes_s: float, rtt_s: float | None, channels: int, cores: int | None) -> tuple[float, str]:
+    """Bytes a second that arrive over a link, and what sets the limit. None sets no bound."""
+    bounds = [(LINK_SHARE * link_bytes_s, "the link")]
+    if rtt_s:
+        count = sessions(rtt_s, channels)
+        bounds.append((count * CHANNEL_WINDOW / rtt_s, f"{count} channels' windows"))
+    if cores is not None:
+        bounds.append((cores * CORE_BYTES_S, f"encryption on {cores} cores"))
     return min(bounds)
+
+
+def sessions(rtt_s: float, channels: int) -> int:
+    """How many sessions carry a checkpoint at that distance, of at most ``channels``."""
+    return min(channels, max(LEAST_SESSIONS, 1 + math.ceil(rtt_s / RTT_A_SESSION_S)))
 
 
 def at_notice(setup: Setup, one: Figures, notice: NoticeLength) -> Row:

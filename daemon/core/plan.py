@@ -6,7 +6,7 @@ whether to hand over. Each rule gives its sentence; the first sentence that matt
 
 from __future__ import annotations
 
-from outlast.daemon.core.deadline import MARGIN_S, SURVIVED, Outlook, decide, margin
+from outlast.daemon.core.deadline import MARGIN_S, SURVIVED, Outlook, decide, margin, sending
 from outlast.daemon.core.facts import (
     Action,
     AskFlush,
@@ -174,11 +174,12 @@ def _outlook(facts: Facts, notice: NoticeFact, left: float) -> Outlook:
     """The facts as the deadline plan weighs them; the measured flush ends with its commit."""
     under_way, unsent = _under_way(facts)
     size = facts.newest.size if facts.newest else 0
+    rest = sending(facts.flush_bytes, size, facts.ship_bytes_s)
     return Outlook(
         left_s=left,
         flush_s=facts.flush_s,
-        bytes_s=facts.ship_bytes_s,
-        flush_bytes=facts.flush_bytes if facts.flush_bytes is not None else size or None,
+        bytes_s=rest.bytes_s,
+        flush_bytes=rest.size,
         unsent=unsent,
         under_way=under_way.tag if under_way else "",
         margin_s=margin(left),

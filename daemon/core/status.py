@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from outlast import __version__
-from outlast.daemon.core.deadline import Verdict
+from outlast.daemon.core.deadline import Verdict, sending
 from outlast.daemon.core.destinations import destinations
 from outlast.daemon.core.errands import Errands
 from outlast.daemon.core.facts import PeerFact, Place, Role
@@ -76,7 +76,7 @@ def job_status(job: Job, errands: Errands, parked: int) -> dict[str, Any]:
         "newest": _place(job.newest),
         "next_checkpoint_s": job.interval_left(),
         "interval": _interval(job),
-        "peer": _peer(errands),
+        "peer": _peer(job, errands),
         "destinations": destinations(job, errands),
         "require": errands.replicas.require if errands.replicas is not None else "any",
         "taken_now": _taken_now(job, errands.peer_fact()),
@@ -122,7 +122,7 @@ def _place(place: Place | None) -> dict[str, Any] | None:
     return {"epoch": place.epoch, "tag": place.tag, "step": place.step, "bytes": place.size}
 
 
-def _peer(errands: Errands) -> dict[str, Any] | None:
+def _peer(job: Job, errands: Errands) -> dict[str, Any] | None:
     seen = errands.peer_fact()
     if seen is None:
         return None
@@ -132,4 +132,11 @@ def _peer(errands: Errands) -> dict[str, Any] | None:
         "because": seen.because,
         "newest": _place(seen.newest),
         "shipping": {"sent": sent, "total": total} if "ship" in errands.in_flight else None,
+        "next": _next(job),
     }
+
+
+def _next(job: Job) -> dict[str, Any]:
+    """What the deadline plan reckons with."""
+    rest = sending(job.flush_bytes, job.newest.size if job.newest else 0, job.ship_bytes_s)
+    return {"bytes": rest.size, "bytes_per_s": rest.bytes_s, "seconds": rest.seconds}

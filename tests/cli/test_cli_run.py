@@ -81,7 +81,7 @@ def test_status_is_a_stable_object(place: Place) -> None:
     place.daemon()
     status = place.outlast("status", "--json")
     assert status.code == ExitCode.DONE
-    assert set(status.json) == {"format", "node", "version", "provider", "notices", "history", "jobs"}
+    assert set(status.json) == {"format", "node", "version", "provider", "notices", "history", "room", "jobs"}
     (job,) = status.json["jobs"]
     assert {"name", "role", "epoch", "because", "trainer", "flush", "held", "newest", "peer"} <= set(job)
     assert {"next_checkpoint_s", "taken_now", "plan"} <= set(job)

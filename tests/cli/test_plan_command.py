@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,8 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.__main__ import main
-from outlast.daemon.core.on_paper import NOTICES, NoticeLength, Setup, at_notice, figures
+from outlast.daemon.core.on_paper import NOTICES, NoticeLength, Setup, at_notice, figures, sessions
 from outlast.daemon.ops.exit import ExitCode
+from outlast.daemon.ship.carrier import Carrier
+from outlast.daemon.ship.dial import PeerSettings
+from outlast.providers.base import SystemClock
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Place
@@ -99,9 +103,21 @@ def test_what_limits_the_transfer_is_named(capsys: pytest.CaptureFixture[str]) -
     """Distance, encryption and disk each can be what a fast link waits for."""
     fast = ["plan", "--model-params", "7B", "--gpus", "8", "--bandwidth", "100G"]
     assert told(capsys, *fast, "--disk", "500MB/s")["limited_by"] == "the disk"
-    assert told(capsys, *fast, "--rtt", "70ms")["limited_by"] == "4 channels' windows"
+    assert told(capsys, *fast, "--rtt", "70ms")["limited_by"] == "8 channels' windows"
+    assert told(capsys, *fast, "--rtt", "30ms")["limited_by"] == "4 channels' windows"
     body = told(capsys, *fast, "--rtt", "1ms", "--cores", "2")
     assert (body["limited_by"], body["bytes_per_s"]) == ("encryption on 2 cores", 370_000_000)
+
+
+@pytest.mark.parametrize("rtt_s", [0.0, 0.0001, 0.01, 0.0301, 0.07, 0.3])
+@pytest.mark.parametrize("channels", [1, 4, 8, 16])
+def test_as_many_sessions_on_paper_as_are_opened(rtt_s: float, channels: int) -> None:
+    """What is reckoned on paper is what ships: sessions by distance, configured or not."""
+    settings = PeerSettings("peer", 22, "outlast", "", Path("key"), channels=channels)
+    carrier = Carrier(settings, SystemClock())
+    carrier.rtt_s = rtt_s
+    assert sessions(rtt_s, channels) == carrier._sessions()
+    assert Setup(7e9, 2, 8, 8, 1e9, 1e9, 1.0).channels == PeerSettings.channels
 
 
 @pytest.mark.parametrize(
