@@ -5,19 +5,22 @@ use the real hook in real training.
 
     python -m outlast.simulations.rank --socket S --checkpoints DIR --rank 0 --world 2 --log rank0.jsonl
 
-With ``--rank 0 1`` one process is several ranks, and the first of them keeps the log.
+With ``--rank 0 1`` one process is several ranks, and the first of them keeps the log. With ``--alone`` it
+trains without a daemon. What it notes as a step's loss follows from all steps before it and is carried on by
+its checkpoints alone, so that a run can be held against another one.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
 import os
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,14 +42,21 @@ from outlast.wire.messages import (
     decode_to_hook,
     encode,
 )
+from outlast.wire.shards import state_name
 from outlast.wire.store import epoch_folder
 
 RECONNECT_S = 0.1
+_BLOCK = 1024 * 1024
+_FIRST = hashlib.sha256(b"nothing is trained").digest()
+_ELSE = hashlib.sha256(b"no checkpoint of this program").digest()
 
 
 @dataclass(frozen=True)
 class Script:
-    """How the rank behaves. ``size`` bytes a shard; ``frozen_after`` steps it answers nothing more."""
+    """How the rank behaves. ``size`` bytes a shard; ``frozen_after`` steps it answers nothing more.
+
+    ``steps``: ends there; ``more``: ends so many steps after those of the checkpoint it resumed from.
+    """
 
     socket: Path
     checkpoints: Path
@@ -57,7 +67,9 @@ class Script:
     save_s: float = 0.0
     size: int = 10_000
     steps: int | None = None
+    more: int | None = None
     frozen_after: int | None = None
+    alone: bool = False
 
 
 class ScriptedRank:
@@ -69,6 +81,7 @@ class ScriptedRank:
         self.epoch = 0
         self.resumed: Resume | None = None
         self.told: list[tuple[float, ToHook]] = []
+        self._trained = _FIRST
         self._log = log
         self._writer: asyncio.StreamWriter | None = None
         self._flush: Flush | None = None
@@ -80,9 +93,13 @@ class ScriptedRank:
 
     async def run(self) -> str:
         """Connect, train and obey until sent home or done; reconnects for as long as it takes."""
+        if self.script.alone:
+            return await self._train()
         link = asyncio.create_task(self._link(), name=f"rank {self.script.rank} link")
         try:
             await self._until(lambda: self.resumed is not None or self._leave)
+            if self.resumed is not None:
+                self._trained = await asyncio.to_thread(self._load, self.resumed)
             return await self._train()
         finally:
             link.cancel()
@@ -92,11 +109,12 @@ class ScriptedRank:
     # ---- the training thread's part
 
     async def _train(self) -> str:
-        script = self.script
-        while not self._leave and (script.steps is None or self.step < script.steps):
+        script, last = self.script, self._last()
+        while not self._leave and (last is None or self.step < last):
             await asyncio.sleep(script.step_s)
             self.step += 1
-            self._note("step", step=self.step)
+            self._trained = hashlib.sha256(self._trained).digest()
+            self._note("step", step=self.step, loss=_loss(self._trained), wall=time.time())
             self._send(Progress(self.step, script.step_s))
             if script.frozen_after is not None and self.step >= script.frozen_after:
                 await asyncio.Event().wait()
@@ -104,6 +122,12 @@ class ScriptedRank:
         if not self._leave:
             self._send(Done(self.step))
         return "exit" if self._leave else "done"
+
+    def _last(self) -> int | None:
+        """The step it ends with; None for none."""
+        if self.script.more is not None and self.resumed is not None and self.resumed.tag:
+            return self.resumed.step + self.script.more
+        return self.script.steps
 
     async def _boundary(self) -> None:
         flush = self._flush
@@ -123,6 +147,7 @@ class ScriptedRank:
         folder = epoch_folder(self.script.checkpoints, self.epoch)
         if not await asyncio.to_thread((folder / tag).exists):
             await asyncio.sleep(self.script.save_s)
+            self._note("saving", step=self.step, flush=flush.id)
             await asyncio.to_thread(self._write, folder / f"{tag}.partial")
         self._saved = Saved(flush.id, self.step, tag, time.monotonic() - began)
         self._flush, self._agreed = None, None
@@ -132,12 +157,13 @@ class ScriptedRank:
     def _write(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name in self._files():
-            content = random.Random(f"{name}{self.step}").randbytes(self.script.size)
-            (folder / name).write_bytes(content)
+            with (folder / name).open("wb") as file:
+                for piece in content(f"{name} {self.step}", self._trained, self.script.size):
+                    file.write(piece)
 
     def _files(self) -> Sequence[str]:
         rank = self.script.rank
-        own = [f"outlast_rank_{rank:05d}.pt", f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"]
+        own = [state_name(rank), f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"]
         return [*own, "mp_rank_00_model_states.pt"] if rank == 0 else own
 
     # ---- the link's part
@@ -186,6 +212,16 @@ class ScriptedRank:
                 pass
         self._changed.set()
 
+    def _load(self, resume: Resume) -> bytes:
+        """What the checkpoint holds of the steps before it."""
+        if resume.folder is None or resume.tag is None:
+            return _FIRST
+        try:
+            with (Path(resume.folder) / resume.tag / state_name(self.script.rank)).open("rb") as file:
+                return file.read(len(_FIRST))
+        except OSError:
+            return _ELSE
+
     def _asked(self, flush: Flush) -> None:
         if self._saved is not None and self._saved.id == flush.id:
             self._send(self._saved)
@@ -219,6 +255,21 @@ class ScriptedRank:
             out.write(line + "\n")
 
 
+def content(name: str, head: bytes, size: int) -> Iterator[bytes]:
+    """``size`` bytes that begin with ``head``: the same name gives the same ones, no two mebibytes of all
+    names are alike, nothing compresses them, and they are made as fast as a disk takes them."""
+    noise = memoryview(random.Random(_BLOCK).randbytes(min(size, _BLOCK)))
+    for start in range(0, size, _BLOCK):
+        stamp = (b"" if start else head) + hashlib.sha256(f"{name} {start}".encode()).digest()
+        length = min(_BLOCK, size - start)
+        yield stamp[:length]
+        yield bytes(noise[len(stamp) : length])
+
+
+def _loss(trained: bytes) -> str:
+    return (int.from_bytes(trained[:6]) / 2**48).hex()
+
+
 def main() -> int:
     """Run scripted ranks as a process; prints how each of them ended."""
     parser = argparse.ArgumentParser(
@@ -233,6 +284,8 @@ def main() -> int:
     parser.add_argument("--save-s", type=float, default=0.0)
     parser.add_argument("--size", type=int, default=10_000)
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--more", type=int, help="steps after those of the checkpoint resumed from")
+    parser.add_argument("--alone", action="store_true", help="train without a daemon")
     parser.add_argument("--frozen-after", type=int)
     parser.add_argument("--log", type=Path)
     args = vars(parser.parse_args())
