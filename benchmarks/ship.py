@@ -1,10 +1,12 @@
 """Shipping beside its peers in one run: rsync over OpenSSH and scp near by, asyncssh's SFTP at a distance.
 
-    python benchmarks/ship.py [--megabytes 2000] [--far-megabytes 400] [--rtt-ms 70] [--json]
+    python benchmarks/ship.py [--megabytes 2000] [--far-megabytes 2000] [--rtt-ms 70] [--rounds 2] [--json]
 
 Each way moves the same files through the same SSH server with aes128-gcm. Ours counts from the offer to the
-commit at the receiver, every byte verified; the others end with their bytes written. CPU seconds are of the
-whole machine, so both ends and the server are in them; keep it quiet. Exit status 1 if a goal is missed.
+commit at the receiver, every byte verified and on the disk; the others end with their bytes written. Near by
+they take turns, and the best of each one's rounds counts: who goes first pays for memory that was not in use.
+CPU seconds are of the whole machine, so both ends and the server are in them; keep it quiet. Exit status 1 if
+a goal is missed.
 """
 
 from __future__ import annotations
@@ -183,7 +185,11 @@ async def measure(args: argparse.Namespace, progress: Progress) -> list[Measured
         command = receive_command(folder / "replicas", "gpt")
         async with Sshd(folder / "ours", command) as ours, Sshd(folder / "plain", None) as plain:
             bench = Bench(folder, ours, plain, progress)
-            found = [await bench.outlast(near, 0.0), await bench.rsync(near), await bench.scp(near)]
+            turns = [
+                (await bench.outlast(near, 0.0), await bench.rsync(near), await bench.scp(near))
+                for _ in range(args.rounds)
+            ]
+            found = [max(turn, key=lambda one: one.mb_s) for turn in zip(*turns, strict=True)]
             found += [await bench.outlast(far, args.rtt_ms), await bench.sftp(far, args.rtt_ms)]
             return found
     finally:
@@ -210,8 +216,9 @@ def main() -> int:
     """Measure, print, judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=2000, help="near by (2000)")
-    parser.add_argument("--far-megabytes", type=int, default=400, help="far away (400)")
+    parser.add_argument("--far-megabytes", type=int, default=2000, help="far away (2000)")
     parser.add_argument("--rtt-ms", type=float, default=70.0, help="how far that is (70)")
+    parser.add_argument("--rounds", type=int, default=2, help="turns near by (2)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
     from rich.console import Console

@@ -10,6 +10,7 @@ _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e\+?[0-9]{1,2})?)"
 _COUNT = re.compile(_NUMBER + r"\s*([kmbt]?)", re.IGNORECASE)
 _COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 _RATE = re.compile(_NUMBER + r"\s*([kKmMgGtT]?)\s*(bit|b|bps|B)?(?:/s)?")
+_AMOUNT = re.compile(_NUMBER + r"\s*([kKmMgGtT]?)B?")
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 LEAST, MOST = 1.0, 1e15
 
@@ -21,6 +22,15 @@ def parameters(text: str) -> float:
     if not LEAST <= value <= MOST:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of parameters such as 7e9 or 7B")
     return value
+
+
+def amount(text: str) -> int:
+    """``2GB``, ``500M`` or ``60000000``: whole bytes, above 0."""
+    match = _AMOUNT.fullmatch(text.strip())
+    value = float(match[1]) * _PREFIXES[match[2].lower()] if match else 0.0
+    if not LEAST <= value <= MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 2GB or 500MB")
+    return int(value)
 
 
 def bits_rate(text: str) -> float:

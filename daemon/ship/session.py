@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,7 @@ from outlast.daemon.ship.protocol import (
     request_body,
 )
 from outlast.wire.digests import CHUNK
+from outlast.wire.manifest import PARTIAL_SUFFIX
 
 WRITE_BYTES = 256 * 1024
 ANSWER_S = 60.0
@@ -54,16 +56,20 @@ class ShorterError(Exception):
 
 @dataclass(frozen=True)
 class Piece:
-    """``size`` bytes of a file, from ``offset`` on."""
+    """``size`` bytes of a file, from ``offset`` on. ``moved``: where it is if its folder was renamed."""
 
     file: Path
     offset: int
     size: int
+    moved: Path | None = None
 
     def open(self) -> int:
         """The file, to read from. Raises ShorterError."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            return os.open(self.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with suppress(FileNotFoundError):
+                return os.open(self.file, flags)
+            return os.open(self.moved or self.file, flags)
         except OSError as exc:
             raise ShorterError(f"{self.file.name} cannot be read here: {exc.strerror}") from exc
 
@@ -175,14 +181,20 @@ class Session:
             raise PeerUnreachable(f"the connection broke: {exc}") from exc
 
     async def chunks(self, requests: Sequence[Chunk], folder: Path) -> list[Outcome]:
-        """Send chunks of files in ``folder``, and return what the peer has said of earlier ones, in order.
+        """Send chunks of files in ``folder``, which may be committed meanwhile.
+
+        Returns what the peer has said of earlier ones, in order.
 
         Answers are waited for only once many are open: distance costs a window, not a chunk.
         Raises as ``ask``.
         """
         self._open.extend(requests)
+        moved = folder.with_name(folder.name.removesuffix(PARTIAL_SUFFIX))
         batch = [
-            (encode(request_body(one)), Piece(folder / one.path, CHUNK * one.index, one.size))
+            (
+                encode(request_body(one)),
+                Piece(folder / one.path, CHUNK * one.index, one.size, moved / one.path),
+            )
             for one in requests
         ]
         try:

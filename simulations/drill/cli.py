@@ -7,12 +7,15 @@ import asyncio
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from outlast.daemon.cli import quantities
 from outlast.daemon.ops.exit import ExitCode
 
 if TYPE_CHECKING:
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
     from outlast.simulations.drill.report import Outcome
 
 PROVIDERS = ("aws", "gcp", "azure")
+# Checkpoints that lie on the disk at most: those kept on either side, one being written, one arriving.
+COPIES = 7
+# Of ranks that train nothing: nobody waits for the end of it.
+MOST_STEPS = 1_000_000
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _EXAMPLES = """\
@@ -30,10 +37,13 @@ examples:
   outlast drill                              AWS: two minutes' notice
   outlast drill --provider gcp               Google Cloud: 30 seconds
   outlast drill --steps 100 --notice-at 60 --keep ./drill
+  outlast drill --size 2GB --rtt 70ms --bandwidth 1G
   outlast drill --json | jq '.steps_lost, .ok'
 
 Everything is real but the provider's word: two daemons, an SSH server with throw-away keys, a DeepSpeed
 ZeRO-2 training of a small GPT on two ranks, the takeover, and the same run uninterrupted for comparison.
+With --size the ranks write as much, train nothing and need no torch. A first checkpoint is shipped before
+the notice, and the time reckoned from it for the next one is held against what that takes.
 It takes one to two minutes, opens ports on 127.0.0.1 alone, and leaves no process and no file behind.
 
 exit status: 0 every promise held, 1 one did not or the drill could not be finished, 2 usage,
@@ -55,6 +65,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--notice-at", type=int, metavar="STEP", help="the provider speaks at this step (default: a third)"
     )
+    parser.add_argument(
+        "--size",
+        type=quantities.amount,
+        metavar="BYTES",
+        help="checkpoints of this size, such as 2GB, by ranks that train nothing",
+    )
+    parser.add_argument(
+        "--rtt", type=quantities.length, default=0.0, metavar="TIME", help="round trip to the peer: 70ms"
+    )
+    parser.add_argument(
+        "--bandwidth", type=quantities.bits_rate, metavar="RATE", help="bits a second to the peer: 1G"
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="copy logs and histories there")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--no-color", action="store_true", help="no colours; $NO_COLOR does the same")
@@ -75,7 +97,17 @@ def run(args: argparse.Namespace) -> int:
     if not 1 <= notice_at <= args.steps - 2:
         args.fail(f"--notice-at must be from 1 to {args.steps - 2}: the standby needs steps to train")
     missing = [name for name in ("torch", "deepspeed") if importlib.util.find_spec(name) is None]
-    if missing:
+    if args.size is not None:
+        free, need = shutil.disk_usage(tempfile.gettempdir()).free, COPIES * args.size
+        if free < need:
+            where = tempfile.gettempdir()
+            print(
+                f"outlast drill: {COPIES} checkpoints lie on the disk at most, {need / 1e9:.1f} GB; "
+                f"{free / 1e9:.1f} GB are free in {where}: a smaller --size, or set TMPDIR",
+                file=sys.stderr,
+            )
+            return ExitCode.FAILED
+    elif missing:
         print(
             f"outlast drill: needs {' and '.join(missing)} to train with: pip install torch, "
             "then pip install 'outlast[daemon,deepspeed]'",
@@ -120,13 +152,19 @@ async def _until_signalled(drill: Coroutine[object, object, Outcome]) -> Outcome
 
 async def _drill(args: argparse.Namespace, notice_at: int) -> Outcome:
     from outlast.providers.base import SystemClock
-    from outlast.simulations.drill.nodes import GptTrainer
+    from outlast.simulations.drill.nodes import GptTrainer, ScriptedTrainer, Trainer
     from outlast.simulations.drill.rehearsal import Rehearsal
     from outlast.simulations.drill.scenario import Plan
 
     clock = SystemClock()
-    plan = Plan(args.provider, GptTrainer(args.steps), bound_s=args.timeout)
-    rehearsal = Rehearsal(plan, args.steps, notice_at)
+    trainer: Trainer = GptTrainer(args.steps)
+    if args.size is not None:
+        more = args.steps - notice_at
+        trainer = ScriptedTrainer(
+            MOST_STEPS, pace_s=0.3, shard_bytes=max(1, args.size // 5), world=2, more=more
+        )
+    plan = Plan(args.provider, trainer, rtt_s=args.rtt, bytes_s=args.bandwidth, bound_s=args.timeout)
+    rehearsal = Rehearsal(plan, args.steps, notice_at, trial=args.size is not None)
     with _watch(args) as watch:
         return await _play(rehearsal, watch, clock, args.keep)
 

@@ -89,8 +89,8 @@ class Trainer(Protocol):
         """The words that train on ``node``, noting each step down in its losses file."""
         ...
 
-    def hurried(self) -> Trainer:
-        """The same training as fast as it goes."""
+    def undisturbed(self, resumed: int) -> Trainer:
+        """The same training as fast as it goes, without a daemon, to where a run ends that resumed there."""
         ...
 
 
@@ -113,8 +113,9 @@ class GptTrainer:
         places = ("--checkpoints", str(node.checkpoints), "--losses", str(node.losses))
         return (sys.executable, *launcher, *script, *lengths, *places)
 
-    def hurried(self) -> GptTrainer:
-        """Without a pace."""
+    def undisturbed(self, resumed: int) -> GptTrainer:
+        """Without a pace, to the same step."""
+        del resumed
         return replace(self, pace_s=0.0)
 
 
@@ -122,7 +123,8 @@ class GptTrainer:
 class ScriptedTrainer:
     """One process of ranks that train nothing, whose steps and saves take exactly as long as said.
 
-    ``ranks``: which of the ``world`` this process is; None: all. Rank 0 notes the steps down.
+    ``ranks``: which of the ``world`` this process is; None: all. Rank 0 notes the steps down. ``more``: a run
+    that resumed ends so many steps later, whatever ``steps`` says; ``alone``: without a daemon.
     """
 
     steps: int
@@ -131,6 +133,8 @@ class ScriptedTrainer:
     shard_bytes: int = 100_000
     world: int = 1
     ranks: tuple[int, ...] | None = None
+    more: int | None = None
+    alone: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, node: Node) -> tuple[str, ...]:
@@ -141,11 +145,24 @@ class ScriptedTrainer:
         places = ("--checkpoints", str(node.checkpoints), "--log", str(log))
         words = ("--job", JOB, "--steps", str(self.steps), "--world", str(self.world))
         which = ("--rank", *map(str, ranks))
-        return (sys.executable, "-m", "outlast.simulations.rank", *which, *words, *timing, *places)
+        ends = () if self.more is None else ("--more", str(self.more))
+        how = ("--alone",) if self.alone else ()
+        return (
+            sys.executable,
+            "-m",
+            "outlast.simulations.rank",
+            *which,
+            *words,
+            *timing,
+            *places,
+            *ends,
+            *how,
+        )
 
-    def hurried(self) -> ScriptedTrainer:
-        """Without a pace."""
-        return replace(self, pace_s=0.0)
+    def undisturbed(self, resumed: int) -> ScriptedTrainer:
+        """Without a pace and a daemon, to the step at which the resumed run ends."""
+        steps = self.steps if self.more is None else resumed + self.more
+        return replace(self, pace_s=0.0, steps=steps, more=None, alone=True)
 
     def apart(self) -> tuple[ScriptedTrainer, ...]:
         """The same ranks, each a process of its own."""

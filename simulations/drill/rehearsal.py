@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from outlast.simulations.drill import reap
@@ -11,7 +11,7 @@ from outlast.simulations.drill.losses import StepLine, last_step, read_steps
 from outlast.simulations.drill.nodes import PRIMARY, STANDBY, Node
 from outlast.simulations.drill.sandbox import Child, DrillError, Sandbox
 from outlast.simulations.drill.scenario import Plan, Seen, Stage
-from outlast.simulations.drill.verdict import Observed
+from outlast.simulations.drill.verdict import Observed, Prediction
 from outlast.simulations.drill.word import NOTICE_S
 from outlast.wire.store import committed_at, epochs, folders, verify
 
@@ -20,11 +20,13 @@ REFERENCE = "reference"
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """``notice_at``: the step at which the provider speaks; ``steps``: where the run ends."""
+    """``notice_at``: the step at which the provider speaks; ``steps``: where the run ends. ``trial``: a
+    checkpoint is shipped before, and what the daemon then reckons with is held against what happens."""
 
     plan: Plan
     steps: int
     notice_at: int
+    trial: bool = False
 
 
 class Watch:
@@ -48,13 +50,28 @@ async def rehearse(rehearsal: Rehearsal, sandbox: Sandbox, watch: Watch) -> Obse
         seen = await stage.until(
             f"step {rehearsal.notice_at} at {PRIMARY}", lambda s: s.step(PRIMARY) >= rehearsal.notice_at
         )
+        predicted = await _trial(stage, watch) if rehearsal.trial else None
         notice_s = NOTICE_S[rehearsal.plan.provider]
         watch.say(f"{PRIMARY} is at step {seen.step(PRIMARY)}: the provider gives notice, {notice_s:.0f} s")
         await stage.say("notice", in_s=notice_s)
         seen = await stage.until(
             f"the first step at {STANDBY}", lambda s: s.mark("first_step", STANDBY) is not None
         )
-        return await _see_it_out(rehearsal, stage, watch, notice_s)
+        observed = await _see_it_out(rehearsal, stage, watch, notice_s)
+        return replace(observed, predicted=predicted)
+
+
+async def _trial(stage: Stage, watch: Watch) -> Prediction:
+    """Ship a first checkpoint; returns what the daemon reckons the next one takes."""
+    watch.say("a first checkpoint is shipped, by which the daemon reckons the next one")
+    await stage.order(stage.primary, "checkpoint", stage.plan.bound_s)
+    await stage.until("the first checkpoint at the peer", lambda s: s.mark("verified", PRIMARY) is not None)
+    (job,) = (await stage.order(stage.primary, "status"))["jobs"]
+    coming = job["peer"]["next"]
+    if coming["seconds"] is not None:
+        size, seconds = coming["bytes"] / 1e6, coming["seconds"]
+        watch.say(f"reckoned: the next one's {size:.0f} MB take {seconds:.1f} s to the peer")
+    return Prediction(coming["bytes"], coming["seconds"])
 
 
 async def _see_it_out(rehearsal: Rehearsal, stage: Stage, watch: Watch, notice_s: float) -> Observed:
@@ -62,7 +79,10 @@ async def _see_it_out(rehearsal: Rehearsal, stage: Stage, watch: Watch, notice_s
     watch.say("the same run, uninterrupted and without a daemon, for comparison")
     undisturbed = Node(REFERENCE, stage.sandbox.folder / REFERENCE)
     await asyncio.to_thread(undisturbed.make)
-    reference = await stage.start_trainer(undisturbed, rehearsal.plan.trainer.hurried())
+    (first, *_) = await asyncio.to_thread(read_steps, stage.standby.losses)
+    trainer = rehearsal.plan.trainer.undisturbed(first.step - 1)
+    reference = await stage.start_trainer(undisturbed, trainer)
+    stage.spare(reference)  # it may well be done before the standby is
     assert stage.trainer is not None
     primary_status = await stage.ended(stage.trainer)
     strays = await asyncio.to_thread(_ranks, stage)
@@ -89,7 +109,6 @@ async def _finish(stage: Stage, reference: Child, node: Node, watch: Watch) -> i
         watch.reference(last_step(read_steps(node.losses)))
         return reference.status is not None
 
-    stage.spare(reference)
     await stage.until("the uninterrupted run", whole)
     if reference.status != 0:
         raise DrillError(f"the uninterrupted run failed:\n{await reference.tail()}")

@@ -97,10 +97,17 @@ def body(outcome: Outcome) -> dict[str, Any]:
         "bytes": size,
         "ship_s": round(seconds, 3) if seconds is not None else None,
         "bytes_per_s": round(size / seconds) if size and seconds else None,
+        "prediction": _prediction(seen) if seen and seen.predicted else None,
         "timeline": timeline(seen) if seen else [],
         "promises": [{"promise": c.promise, "held": c.held, "because": c.because} for c in outcome.checks],
         "kept": str(outcome.kept) if outcome.kept else None,
     }
+
+
+def _prediction(seen: Observed) -> dict[str, Any]:
+    said, took = seen.predicted, seen.shipping_s
+    assert said is not None
+    return {"bytes": said.size, "seconds": said.seconds, "took_s": None if took is None else round(took, 3)}
 
 
 def text(outcome: Outcome, *, color: bool) -> str:

@@ -42,7 +42,8 @@ STOP_S = 15.0
 @dataclass(frozen=True)
 class Plan:
     """What is played. ``every``: an interval between checkpoints, such as "2s"; ``when``: start.when;
-    ``alone``: without a standby and a peer; ``endpoint``: a stand-in that serves already; ``bound_s``: how
+    ``alone``: without a standby and a peer; ``rtt_s`` and ``bytes_s``: how far away the peer is, and how wide
+    the way to it (None: as it comes); ``endpoint``: a stand-in that serves already; ``bound_s``: how
     long all of it may take."""
 
     provider: str = "aws"
@@ -53,6 +54,8 @@ class Plan:
     hints: bool = True
     acknowledge: bool = False
     alone: bool = False
+    rtt_s: float = 0.0
+    bytes_s: float | None = None
     endpoint: str | None = None
     bound_s: float = 300.0
 
@@ -181,10 +184,24 @@ class Stage:
             raise DrillError(f"the SSH server does not start: {exc}") from exc
         sshd = self._sshd
         return {
-            "ssh": f"{sshd.user}@{sshd.host}:{sshd.port}",
+            "ssh": f"{sshd.user}@{sshd.host}:{await self._way_to(sshd)}",
             "host_key": sshd.host_key,
             "key": str(sshd.client.private),
         }
+
+    async def _way_to(self, sshd: Sshd) -> int:
+        """The port to dial: the server's own, or that of a relay that is far away and narrow."""
+        plan = self.plan
+        if not plan.rtt_s and plan.bytes_s is None:
+            return sshd.port
+        port = free_port()
+        words = ["--to", f"{sshd.host}:{sshd.port}", "--port", str(port), "--rtt", f"{plan.rtt_s * 1000:g}ms"]
+        if plan.bytes_s is not None:
+            words += ["--bandwidth", f"{plan.bytes_s:.0f}B/s"]
+        relay = await self.sandbox.spawn("way", sys.executable, "-m", "outlast.simulations.wan", *words)
+        self._needed.append(relay)
+        await self._exists("the way to the peer", lambda: b"ready" in relay.log.read_bytes())
+        return port
 
     def _provider(self) -> dict[str, Any]:
         plan = self.plan

@@ -22,6 +22,16 @@ ORDER = (
     ("first_step", STANDBY),
 )
 _SHOWN = 6
+# How far a prediction of the shipping time may be off.
+WITHIN = 0.2
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the primary's daemon reckoned with before the notice; None is not known."""
+
+    size: int | None
+    seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,14 @@ class Observed:
     damaged: Sequence[str] = ()
     secrets: Sequence[str] = ()
     strays: Sequence[int] = ()
+    predicted: Prediction | None = None
+
+    @property
+    def shipping_s(self) -> float | None:
+        """Seconds from the shipping's begin, early as it may be, until the peer had verified all of it."""
+        done = self.story.first("verified", PRIMARY)
+        begins = self.story.all("ship_early", PRIMARY) or self.story.all("ship_began", PRIMARY)
+        return done.mono - begins[0].mono if done is not None and begins else None
 
     @property
     def comparison(self) -> Comparison:
@@ -72,7 +90,7 @@ class Check:
 
 def judge(seen: Observed) -> tuple[Check, ...]:
     """Every promise of a planned handoff, in the order a reader asks for them."""
-    return (
+    checks = (
         _no_step_lost(seen),
         _bit_exact(seen),
         _in_order(seen),
@@ -82,6 +100,7 @@ def judge(seen: Observed) -> tuple[Check, ...]:
         _clean_ends(seen),
         _no_secret(seen),
     )
+    return (*checks, _predicted(seen, seen.predicted)) if seen.predicted is not None else checks
 
 
 def _no_step_lost(seen: Observed) -> Check:
@@ -170,6 +189,16 @@ def _clean_ends(seen: Observed) -> Check:
     if wrong or not seen.statuses:
         return Check(promise, False, ", ".join(wrong) or "no process was seen to end")
     return Check(promise, True, ", ".join(seen.statuses))
+
+
+def _predicted(seen: Observed, said: Prediction) -> Check:
+    promise = f"shipping takes as long as was reckoned before the notice, to {WITHIN:.0%}"
+    took = seen.shipping_s
+    if said.seconds is None or took is None:
+        return Check(promise, False, "it was not reckoned, or nothing was shipped")
+    off = (took - said.seconds) / said.seconds
+    because = f"{said.seconds:.1f} s were reckoned, it took {took:.1f} s: {off:+.0%}"
+    return Check(promise, abs(off) <= WITHIN, because)
 
 
 def _no_secret(seen: Observed) -> Check:

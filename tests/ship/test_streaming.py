@@ -134,3 +134,20 @@ async def test_a_file_that_did_not_change_does_not_travel(dial: Any, tmp_path: P
 def _save_anew(folder: Path) -> None:
     shutil.rmtree(folder)
     save_tag(folder, seed=2, shard_bytes=SHARD)
+
+
+@pytest.mark.parametrize("bulk", ["channels", "openssh"])
+async def test_the_commit_renames_the_folder_while_much_waits_to_be_sent(
+    bulk: str, dial: Any, tmp_path: Path
+) -> None:
+    """On a narrow way most chunks are opened between the rename and the word of it: none is missed."""
+    peer: Peer = await dial(bulk=bulk, limit_bytes_s=16 * CHUNK)
+    await asyncio.to_thread(save_tag, partial(tmp_path), shard_bytes=SHARD)
+    done, stream = await started(peer, tmp_path)
+    await until_there(tmp_path, 64 + 32 * 4)
+    committed = await asyncio.to_thread(finish, tmp_path)
+    await until_there(tmp_path, 3 * 64 + 32 * 16)  # as many as the limit lets pass after the rename
+    assert not stream.done()
+    done.set_result(committed)
+    shipped = await stream
+    assert shipped.bytes_sent == shipped.bytes_total == committed.manifest.total_bytes
