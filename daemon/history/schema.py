@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import sqlite3
+import time
 from pathlib import Path
 
+# For somebody else's lock.
+WAIT_S = 5.0
 # Tells our files from other people's SQLite files ("OUTL").
 APPLICATION_ID = 0x4F55544C
 
@@ -109,10 +112,10 @@ def connect(path: Path | None) -> sqlite3.Connection:
     Raises NotOursError, sqlite3.DatabaseError for a file that cannot be read as a history, and
     sqlite3.OperationalError or OSError where the disk is the trouble.
     """
-    db = sqlite3.connect(path or ":memory:", timeout=5.0, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(path or ":memory:", timeout=WAIT_S, isolation_level=None, check_same_thread=False)
     try:
         _check(db)
-        db.execute("PRAGMA journal_mode = WAL")
+        _to_wal(db)
         db.execute("PRAGMA synchronous = FULL")
         migrate(db)
     except BaseException:
@@ -152,6 +155,20 @@ def migrate(db: sqlite3.Connection, migrations: tuple[str, ...] = MIGRATIONS) ->
             with contextlib.suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
             raise
+
+
+def _to_wal(db: sqlite3.Connection) -> None:
+    """The first to open a file changes its journal; whoever comes meanwhile is not made to wait by SQLite."""
+    until = time.monotonic() + WAIT_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _execute(db: sqlite3.Connection, script: str) -> None:

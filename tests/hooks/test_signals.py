@@ -54,7 +54,9 @@ def test_a_signal_is_held_until_the_work_is_committed(
     daemon = make_daemon(1)
     daemon.flush_on_ask, daemon.answers_saved = True, False
     daemon.start()
+    before = signal.signal(number, signal.SIG_DFL)  # a rank ignores what its caller does
     rank = processes.start(*_rank(tmp_path / "store", "--steps", "10000", "--step-seconds", "0.02"))
+    signal.signal(number, before)
     daemon.connected()
     _trained(daemon)
     rank.send_signal(number)
