@@ -36,6 +36,8 @@ def sentence(mark: Mark) -> str:
     """An event in words, with what it says of steps and bytes."""
     said = WORDS[mark.kind]
     size, seconds = mark.number("bytes"), mark.number("seconds")
+    if mark.kind == "verified":
+        seconds = None  # they count from the commit, and bytes went before it
     left, warning = mark.number("seconds_left"), mark.fields.get("warning")
     parts = [
         f"{left:.0f} s left" if left is not None and mark.kind == "notice_seen" else "",
@@ -83,7 +85,7 @@ def body(outcome: Outcome) -> dict[str, Any]:
     seen = outcome.seen
     shipped = seen.story.first("verified", PRIMARY) if seen else None
     size = shipped.whole("bytes") if shipped else None
-    seconds = shipped.number("seconds") if shipped else None
+    seconds = seen.shipping_s if seen and shipped else None
     return {
         "format": 1,
         "ok": outcome.ok,

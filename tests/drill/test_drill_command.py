@@ -63,6 +63,41 @@ def test_drill_passes_with_every_provider(provider: str, folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.long
+@pytest.mark.timeout(200)
+def test_a_large_checkpoint_takes_as_long_as_reckoned(folder: Path) -> None:
+    """250 MB over 200 Mbit/s and 20 ms: the daemon knew before the notice how long that would take."""
+    words = ["--size", "250MB", "--rtt", "20ms", "--bandwidth", "200M", "--steps", "20", "--json"]
+    done = drilled([*DRILL, *words, "--timeout", "150s"], folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["ok"] is True
+    assert told["bytes"] == 250_000_000
+    assert told["ship_s"] >= 9.5  # no way is wider than said
+    assert told["prediction"]["took_s"] == told["ship_s"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--size", "0"], "is not a size such as 2GB"),
+        (["--size", "900TB"], "a smaller --size, or set TMPDIR"),
+        (["--size", "1GB", "--rtt", "soon"], "--rtt"),
+        (["--size", "1GB", "--bandwidth", "wide"], "is not a rate such as 10G"),
+    ],
+)
+def test_a_drill_that_cannot_be_is_refused_at_once(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What cannot be, or has no room on the disk, is said before anything is started."""
+    try:
+        code = main(["drill", *words])
+    except SystemExit as exc:
+        code = int(exc.code or 0)
+    assert code != 0
+    assert complaint in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("number", "moment"),
     [

@@ -14,7 +14,7 @@ from outlast.simulations.drill.losses import StepLine
 from outlast.simulations.drill.nodes import PRIMARY, STANDBY
 from outlast.simulations.drill.report import Outcome, body, text, timeline
 from outlast.simulations.drill.timeline import Mark, Story
-from outlast.simulations.drill.verdict import ORDER, Observed, judge
+from outlast.simulations.drill.verdict import ORDER, Observed, Prediction, judge
 
 TAG = {"tag": "global_step3", "step": 3}
 WALL = 5000.0
@@ -37,7 +37,8 @@ def marks() -> tuple[Mark, ...]:
     told = [
         Mark(kind, node, 100.1 + i / 10, fields=fields.get(kind, {})) for i, (kind, node) in enumerate(ORDER)
     ]
-    return (*told, Mark("trainer_started", STANDBY, 100.35))
+    began = Mark("ship_began", PRIMARY, told[5].mono - 0.5)
+    return (*told, began, Mark("trainer_started", STANDBY, 100.35))
 
 
 GOOD = Observed(
@@ -159,6 +160,21 @@ def test_json_figures_follow_from_the_record() -> None:
         "at_s": 0.1, "kind": "notice_seen", "node": PRIMARY, "step": None, "tag": None, "bytes": None,
         "sentence": "",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reckoned", "held"),
+    [(0.5, True), (0.42, True), (0.62, True), (0.41, False), (0.63, False), (None, False)],
+)
+def test_a_reckoned_time_is_held_against_what_happened(reckoned: float | None, held: bool) -> None:
+    """Within 20 % of it, either way; not to have reckoned at all is no better. It began when bytes began."""
+    seen = replace(GOOD, predicted=Prediction(2_000_000, reckoned))
+    *_, check = judge(seen)
+    assert check.held is held
+    early = Mark("ship_early", PRIMARY, 100.0)
+    assert replace(seen, story=Story(100.0, (early, *marks()), WALL)).shipping_s == pytest.approx(0.6)
+    told = body(outcome(seen=seen))["prediction"]
+    assert told == {"bytes": 2_000_000, "seconds": reckoned, "took_s": 0.5}
 
 
 def test_passed_drill_says_so_without_colour_where_none_is_wanted() -> None:
