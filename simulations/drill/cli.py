@@ -42,8 +42,10 @@ examples:
 
 Everything is real but the provider's word: two daemons, an SSH server with throw-away keys, a DeepSpeed
 ZeRO-2 training of a small GPT on two ranks, the takeover, and the same run uninterrupted for comparison.
-With --size the ranks write as much, train nothing and need no torch. A first checkpoint is shipped before
-the notice, and the time reckoned from it for the next one is held against what that takes.
+With --size the ranks write as much, train nothing and need no torch. A first checkpoint is shipped at the
+step of the notice, which comes once that has arrived, --steps later by as many. The time reckoned from it for
+the next one is held against what that takes, from the beginning of shipping, which goes on during the save,
+until the peer has verified all of it.
 It takes one to two minutes, opens ports on 127.0.0.1 alone, and leaves no process and no file behind.
 
 exit status: 0 every promise held, 1 one did not or the drill could not be finished, 2 usage,
@@ -192,9 +194,10 @@ def _watch(args: argparse.Namespace) -> AbstractContextManager[Watch]:
     from outlast.providers.base import SystemClock
     from outlast.simulations.drill.display import Live, Plain
 
+    steps = args.steps if args.size is None else None
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        return Live(args.steps, SystemClock(), color=not args.no_color and not os.environ.get("NO_COLOR"))
-    return nullcontext(Plain(args.steps, SystemClock()))
+        return Live(steps, SystemClock(), color=not args.no_color and not os.environ.get("NO_COLOR"))
+    return nullcontext(Plain(steps, SystemClock()))
 
 
 def _duration(text: str) -> float:

@@ -21,9 +21,12 @@ EVERY_STEPS = 10
 
 
 class Plain(Watch):
-    """Lines on ``out``, each with the seconds since the drill began: sentences, new events, some steps."""
+    """Lines on ``out``, each with the seconds since the drill began: sentences, new events, some steps.
 
-    def __init__(self, steps: int, clock: Clock, out: TextIO | None = None) -> None:
+    ``steps``: how many there are going to be; None where it is not known yet.
+    """
+
+    def __init__(self, steps: int | None, clock: Clock, out: TextIO | None = None) -> None:
         self._steps = steps
         self._clock = clock
         self._out = out or sys.stderr
@@ -56,7 +59,7 @@ class Plain(Watch):
         last = self._stepped.get(who, 0)
         if step > last and (step - last >= EVERY_STEPS or step == self._steps):
             self._stepped[who] = step
-            self.say(f"{who} at step {step} of {self._steps}")
+            self.say(f"{who} at step {step}" + (f" of {self._steps}" if self._steps else ""))
 
     def _line(self, text: str) -> None:
         print(text, file=self._out, flush=True)
@@ -65,7 +68,7 @@ class Plain(Watch):
 class Live(Plain):
     """On a terminal: the same sentences and events, and one line below them that moves with the steps."""
 
-    def __init__(self, steps: int, clock: Clock, *, color: bool) -> None:
+    def __init__(self, steps: int | None, clock: Clock, *, color: bool) -> None:
         from rich.console import Console
 
         super().__init__(steps, clock)
@@ -88,7 +91,8 @@ class Live(Plain):
             self._now[who] = step
             parts = [f"{name} {at}" for name, at in self._now.items()]
             if self._status is not None:
-                self._status.update(f"of {self._steps} steps: " + " · ".join(parts))
+                whole = f"of {self._steps} steps: " if self._steps else "steps: "
+                self._status.update(whole + " · ".join(parts))
 
     def _line(self, text: str) -> None:
         self._console.print(text, markup=False)

@@ -47,10 +47,11 @@ async def rehearse(rehearsal: Rehearsal, sandbox: Sandbox, watch: Watch) -> Obse
     async with Stage(rehearsal.plan, sandbox, watch.look) as stage:
         watch.say(f"starting a stand-in for {rehearsal.plan.provider}, an SSH server, two daemons, a trainer")
         await stage.begin()
-        seen = await stage.until(
+        await stage.until(
             f"step {rehearsal.notice_at} at {PRIMARY}", lambda s: s.step(PRIMARY) >= rehearsal.notice_at
         )
         predicted = await _trial(stage, watch) if rehearsal.trial else None
+        seen = await stage.seen()
         notice_s = NOTICE_S[rehearsal.plan.provider]
         watch.say(f"{PRIMARY} is at step {seen.step(PRIMARY)}: the provider gives notice, {notice_s:.0f} s")
         await stage.say("notice", in_s=notice_s)

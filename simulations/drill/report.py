@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from outlast.simulations.drill.losses import last_step
 from outlast.simulations.drill.nodes import PRIMARY, STANDBY
 from outlast.simulations.drill.timeline import WORDS, Mark
 from outlast.simulations.drill.verdict import Check, Observed
@@ -91,7 +92,7 @@ def body(outcome: Outcome) -> dict[str, Any]:
         "ok": outcome.ok,
         "because": outcome.because,
         "provider": outcome.provider,
-        "steps": outcome.steps,
+        "steps": last_step(seen.standby) if seen and seen.predicted else outcome.steps,
         "notice_at": outcome.notice_at,
         "notice_s": seen.notice_s if seen else None,
         "seconds": round(outcome.seconds, 3),

@@ -195,7 +195,7 @@ class Stage:
         if not plan.rtt_s and plan.bytes_s is None:
             return sshd.port
         port = free_port()
-        words = ["--to", f"{sshd.host}:{sshd.port}", "--port", str(port), "--rtt", f"{plan.rtt_s * 1000:g}ms"]
+        words = ["--to", f"{sshd.host}:{sshd.port}", "--port", str(port), "--rtt", f"{plan.rtt_s:.6f}s"]
         if plan.bytes_s is not None:
             words += ["--bandwidth", f"{plan.bytes_s:.0f}B/s"]
         relay = await self.sandbox.spawn("way", sys.executable, "-m", "outlast.simulations.wan", *words)

@@ -18,6 +18,8 @@ import pytest
 from outlast.__main__ import main
 
 DRILL = (sys.executable, "-m", "outlast", "drill")
+# A minute's way for a checkpoint, and little to wait for before it goes.
+FAR = ("--size", "60MB", "--rtt", "20ms", "--bandwidth", "8M", "--notice-at", "1")
 
 
 @pytest.fixture
@@ -99,20 +101,23 @@ def test_a_drill_that_cannot_be_is_refused_at_once(
 
 
 @pytest.mark.parametrize(
-    ("number", "moment"),
+    ("number", "moment", "words"),
     [
-        (signal.SIGINT, "starting a stand-in"),
-        (signal.SIGTERM, "starting a stand-in"),
+        (signal.SIGINT, "starting a stand-in", ()),
+        (signal.SIGTERM, "starting a stand-in", ()),
+        (signal.SIGINT, "a first checkpoint is shipped", FAR),
         pytest.param(
-            signal.SIGINT, "the provider gives notice", marks=[pytest.mark.long, pytest.mark.timeout(200)]
+            signal.SIGINT, "the provider gives notice", (), marks=[pytest.mark.long, pytest.mark.timeout(200)]
         ),
-        pytest.param(signal.SIGINT, "taken over", marks=[pytest.mark.long, pytest.mark.timeout(200)]),
+        pytest.param(signal.SIGINT, "taken over", (), marks=[pytest.mark.long, pytest.mark.timeout(200)]),
     ],
 )
-def test_interrupted_drill_leaves_nothing(number: signal.Signals, moment: str, folder: Path) -> None:
+def test_interrupted_drill_leaves_nothing(
+    number: signal.Signals, moment: str, words: tuple[str, ...], folder: Path
+) -> None:
     """A signal at any moment ends every process of the drill and removes every file; the status is 130."""
     with subprocess.Popen(
-        DRILL,
+        (*DRILL, *words),
         env={**os.environ, "TMPDIR": str(folder)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -175,6 +175,7 @@ def test_a_reckoned_time_is_held_against_what_happened(reckoned: float | None, h
     assert replace(seen, story=Story(100.0, (early, *marks()), WALL)).shipping_s == pytest.approx(0.6)
     told = body(outcome(seen=seen))["prediction"]
     assert told == {"bytes": 2_000_000, "seconds": reckoned, "took_s": 0.5}
+    assert body(outcome(seen=seen))["steps"] == 5  # where it ended: it was not known before
 
 
 def test_passed_drill_says_so_without_colour_where_none_is_wanted() -> None:

@@ -96,6 +96,14 @@ def test_plain_progress_tells_each_event_once(manual_clock: ManualClock) -> None
     ]
 
 
+def test_steps_that_are_not_known_yet_are_not_told(manual_clock: ManualClock) -> None:
+    """A run that goes on until a checkpoint has arrived has no last step to count towards."""
+    out = io.StringIO()
+    watch = Plain(None, manual_clock, out)
+    watch.look(seen(75, 0))
+    assert out.getvalue().splitlines() == ["    0.0 s  us-east-1 at step 75"]
+
+
 def test_terminal_progress_ends_with_the_drill(
     manual_clock: ManualClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
