@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
 from pathlib import Path
@@ -70,4 +71,6 @@ def _shots(browser: Browser, file: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else "report-shots")))
+    parser = argparse.ArgumentParser(prog="./dev report-shots", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("report-shots"))
+    sys.exit(main(parser.parse_args().folder))
