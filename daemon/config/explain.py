@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from outlast.daemon.config.model import (
     JobSettings,
     LogSettings,
+    MetricsSettings,
     NodeSettings,
     PeerSettings,
     PriceSettings,
@@ -33,6 +34,7 @@ _SECTIONS: dict[tuple[str, ...], type[BaseModel]] = {
     ("jobs", "start"): StartSettings,
     ("jobs", "stores"): StoreSettings,
     ("prices",): PriceSettings,
+    ("metrics",): MetricsSettings,
     ("log",): LogSettings,
 }
 

@@ -143,6 +143,13 @@ class PriceSettings(_Snapshot):
     every_s: Annotated[float, BeforeValidator(values.price_pause)] | None = Field(default=None, alias="every")
 
 
+class MetricsSettings(_Snapshot):
+    """Where Prometheus reads: an address that is listened to, a file for node_exporter, both or neither."""
+
+    listen: Annotated[tuple[str, int] | None, BeforeValidator(values.listen)] = None
+    textfile: Annotated[Path | None, BeforeValidator(values.textfile)] = None
+
+
 class LogSettings(_Snapshot):
     """How much is logged, and in which form."""
 
@@ -157,4 +164,5 @@ class Settings(_Snapshot):
     provider: ProviderSettings = Field(default_factory=ProviderSettings)
     jobs: tuple[JobSettings, ...]
     prices: PriceSettings = Field(default_factory=PriceSettings)
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     log: LogSettings = Field(default_factory=LogSettings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import shlex
@@ -187,6 +188,32 @@ def endpoint(value: object) -> str | None:
         safe = shown(re.sub(r"//[^/]*@", "//...@", url))
         raise ValueError(f"must be an http:// address such as http://127.0.0.1:1338, not {safe}")
     return url.rstrip("/")
+
+
+def listen(value: object) -> tuple[str, int] | None:
+    """An IP address of this machine and a port, to serve metrics at; an IPv6 address stands in brackets."""
+    if value is None or isinstance(value, tuple):
+        return value
+    host, _, port = text(value).rpartition(":")
+    inner = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    try:
+        wanted = 6 if inner != host else 4
+        usable = ipaddress.ip_address(inner).version == wanted and re.fullmatch(r"[1-9][0-9]{0,4}", port)
+    except ValueError:
+        usable = None
+    if not usable or int(port) > 65535:
+        raise ValueError(f"must be an address and a port such as 127.0.0.1:9464, not {shown(value)}")
+    return inner, int(port)
+
+
+def textfile(value: object) -> Path | None:
+    """The file that node_exporter's textfile collector is to read."""
+    if value is None:
+        return None
+    path = absolute(value)
+    if path.suffix != ".prom":
+        raise ValueError(f"must end in .prom, as node_exporter reads no other, not {shown(value)}")
+    return path
 
 
 def ssh_address(value: object) -> SshAddress:

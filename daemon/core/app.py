@@ -14,6 +14,7 @@ from outlast.daemon.config import ConfigError, ProviderSettings, Settings, load
 from outlast.daemon.core.control import ControlSocket
 from outlast.daemon.core.courier import Courier
 from outlast.daemon.core.diary import Diary
+from outlast.daemon.core.exposition import MetricsFile, MetricsPage
 from outlast.daemon.core.farewell import machine_goes_down
 from outlast.daemon.core.node import Desk, Switchboard, build
 from outlast.daemon.core.notices import Board
@@ -134,6 +135,7 @@ class Daemon:
             ("control", lambda _: control.run(), None),
             ("heartbeat", self._heartbeat, BOUND_S),
         ]
+        parts += self._metrics()
         if self._room is not None:
             parts.append(("room", _without_beat(self._room.run), None))
         if self._courier is not None:
@@ -157,6 +159,22 @@ class Daemon:
             if desk.standby is not None:
                 parts.append((f"{name}:standby", desk.standby.run, BOUND_S))
         return parts
+
+    def _metrics(self) -> list[tuple[str, Any, float | None]]:
+        wanted, jobs = self._settings.metrics, [desk.job for desk in self._desks.values()]
+        parts: list[tuple[str, Any, float | None]] = []
+        if wanted.listen is not None:
+            page = MetricsPage(*wanted.listen, self._render)
+            parts.append(("metrics", _without_beat(page.run), None))
+        if wanted.textfile is not None:
+            file = MetricsFile(wanted.textfile, jobs, self._render)
+            parts.append(("metrics file", _without_beat(file.run), None))
+        return parts
+
+    def _render(self) -> bytes:
+        from outlast.daemon.ops import metrics
+
+        return metrics.text(self._facts(), self._clock.wall())
 
     def _make_courier(self) -> Courier:
         node = self._settings.node
@@ -196,6 +214,10 @@ class Daemon:
         return {"status": self._status, "checkpoint": operator.checkpoint, "takeover": operator.takeover}
 
     async def _status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
+        return self._facts()
+
+    def _facts(self) -> dict[str, Any]:
+        """What ``status`` and the metrics tell."""
         body = node_status(self._settings.node.name, self._watcher, self._board, self._clock)
         body["history"] = self._diary.state
         body["history"]["segments"] = self._courier.state if self._courier else None

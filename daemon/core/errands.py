@@ -21,6 +21,7 @@ from outlast.daemon.core.facts import Commit, PeerFact, Place, Role
 from outlast.daemon.core.job import Job
 from outlast.daemon.core.record import Record
 from outlast.daemon.core.stores import Replicas
+from outlast.daemon.core.tally import Tally
 from outlast.daemon.ship.link import Peer, PeerRefused, PeerUnreachable, Shipped
 from outlast.providers.base import Clock
 from outlast.wire.manifest import PARTIAL_SUFFIX, Manifest, read
@@ -59,6 +60,7 @@ class Errands:
         self._at_peer: Place | None = None
         self._following: tuple[str, asyncio.Future[Committed]] | None = None
         self.sent = (0, 0)
+        self.shipped = Tally()
         self.replicas: Replicas | None = None
         self._pruning = asyncio.Lock()
 
@@ -141,6 +143,7 @@ class Errands:
 
     async def _peer_failed(self, name: str, exc: PeerUnreachable | PeerRefused) -> None:
         self._back_off(str(exc))
+        self.shipped.failures += name == "ship"
         log.warning("peer_failed", job=self._job.name, action=name, because=str(exc))
         self._record.event("ship_failed", self._job.name, action=name, because=str(exc))
         if isinstance(exc, PeerRefused) and exc.code == "fenced" and self._peer is not None:
@@ -182,7 +185,7 @@ class Errands:
     def _committed(self, done: Committed, flush_id: str) -> None:
         job = self._job
         size = done.manifest.total_bytes
-        place = Place(done.epoch, done.tag, done.step, flush_id, size)
+        place = Place(done.epoch, done.tag, done.step, flush_id, size, done.manifest.created)
         self._hand_on(done)
         hold = job.flush is not None and job.flush.hold
         if not hold:
@@ -256,6 +259,7 @@ class Errands:
         self._at_peer = place
         self._failures, self._because, self._retry_at = 0, "", 0.0
         self._job.ship_bytes_s = shipped.bytes_s or self._job.ship_bytes_s
+        self.shipped.arrived(shipped.bytes_sent, shipped.seconds)
         self._note_verified(place, shipped.bytes_sent, shipped.seconds)
         await self._prune(place.order)
 

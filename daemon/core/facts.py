@@ -5,7 +5,7 @@ All times are monotonic seconds of the injected clock unless a name ends in ``_w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from outlast.daemon.core.deadline import Verdict
@@ -79,13 +79,14 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A committed checkpoint, here or at the peer."""
+    """A committed checkpoint, here or at the peer. ``created``: UTC epoch seconds, where known."""
 
     epoch: int
     tag: str
     step: int
     flush_id: str = ""
     size: int = 0
+    created: float | None = field(default=None, compare=False)
 
     @property
     def order(self) -> tuple[int, int]:

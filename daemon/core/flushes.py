@@ -44,6 +44,7 @@ class Flushes:
         self.commits = Commits(clock)
         self.flush: FlushFact | None = None
         self.flush_s: float | None = None
+        self.ended = {"committed": 0, "failed": 0}
         self.given_up: dict[str, str] = {}
         self.held_for: str | None = None
         self.commit_failed: str | None = None
@@ -145,6 +146,7 @@ class Flushes:
         flush = self.flush
         if flush is None:
             return
+        self.ended["failed" if place is None else "committed"] += 1
         if place is None:
             self.given_up[flush.id] = because
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 from outlast.daemon.core.deadline import Verdict
@@ -41,6 +42,8 @@ class Job(Flushes):
         self._folders = _spellings(checkpoints)
         self.state = state
         self.alarm = asyncio.Event()
+        # Called, in the event loop, when the notice or the role has changed.
+        self.news: list[Callable[[], None]] = []
         self.hint: Hint | None = None
         self.can_stand_by = False
         self.joining: list[Connection] = []
@@ -174,6 +177,7 @@ class Job(Flushes):
             self.notice = live
             self.alarm.set()
             self.changed.set()
+            self._spread()
 
     def facts(
         self, peer: PeerFact | None, in_flight: dict[str, Place | None], unsent: int | None = None
@@ -226,6 +230,11 @@ class Job(Flushes):
             self._restores.taken_over()
         self.state = state
         self.changed.set()
+        self._spread()
+
+    def _spread(self) -> None:
+        for tell in self.news:
+            tell()
 
 
 def _spellings(folder: Path | None) -> frozenset[str]:

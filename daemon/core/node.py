@@ -97,7 +97,7 @@ def _take_up_newest(job: Job, stores: list[Path]) -> None:
         if found is not None:
             manifest = found.manifest
             size, flush = manifest.total_bytes, manifest.flush_id
-            job.found(Place(found.epoch, found.tag, found.step, flush, size))
+            job.found(Place(found.epoch, found.tag, found.step, flush, size, manifest.created))
 
 
 def _peer(settings: JobSettings, clock: Clock) -> Peer | None:

@@ -81,6 +81,7 @@ def job_status(job: Job, errands: Errands, parked: int) -> dict[str, Any]:
         "require": errands.replicas.require if errands.replicas is not None else "any",
         "taken_now": _taken_now(job, errands.peer_fact()),
         "plan": _plan(job.verdict) if job.notice is not None else None,
+        "measured": {"flush_s": job.flush_s, "flushes": dict(job.ended)},
     }
 
 
@@ -119,7 +120,8 @@ def _plan(verdict: Verdict | None) -> dict[str, Any] | None:
 def _place(place: Place | None) -> dict[str, Any] | None:
     if place is None:
         return None
-    return {"epoch": place.epoch, "tag": place.tag, "step": place.step, "bytes": place.size}
+    order = {"epoch": place.epoch, "tag": place.tag, "step": place.step}
+    return {**order, "bytes": place.size, "created": place.created}
 
 
 def _peer(job: Job, errands: Errands) -> dict[str, Any] | None:

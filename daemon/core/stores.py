@@ -26,6 +26,7 @@ from outlast.daemon.core.replicas import (
     decide,
     may_go,
 )
+from outlast.daemon.core.tally import Tally
 from outlast.daemon.store.destination import StoreDestination
 from outlast.providers.base import Clock
 from outlast.wire.manifest import ManifestError, read
@@ -66,6 +67,7 @@ class StoreKeeper:
         self.because = ""
         self.shipping: Place | None = None
         self.sent = (0, 0)
+        self.shipped = Tally()
         self.arrived: Callable[[], Awaitable[None]] | None = None
         job.commits.listeners.append(self._wake.set)
 
@@ -146,6 +148,7 @@ class StoreKeeper:
 
     def _failed(self, because: str) -> None:
         wait = RETRY_S[min(self._failures, len(RETRY_S) - 1)]
+        self.shipped.failures += self.shipping is not None
         self._failures += 1
         self._retry_at = self._clock.monotonic() + (RETRY_S[0] if self._job.notice else wait)
         if because != self.because:
@@ -161,6 +164,7 @@ class StoreKeeper:
         done = await self.destination.ship(committed, self._progress)
         self._is_well()
         self._tidy_at = 0.0
+        self.shipped.arrived(done.bytes_sent, done.seconds)
         figures = {"tag": place.tag, "bytes": done.bytes_sent, "seconds": round(done.seconds, 3)}
         log.info("stored", job=self._job.name, store=self.destination.name, **figures)
         self._record.event("stored", self._job.name, place.flush_id, store=self.destination.name, **figures)

@@ -92,7 +92,8 @@ class Welcome:
 
 def _place(found: Committed) -> Place:
     manifest = found.manifest
-    return Place(found.epoch, found.tag, found.step, manifest.flush_id, manifest.total_bytes)
+    size = manifest.total_bytes
+    return Place(found.epoch, found.tag, found.step, manifest.flush_id, size, manifest.created)
 
 
 def _whose(found: Committed | None, own: Path | None) -> str:

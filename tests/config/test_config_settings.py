@@ -45,6 +45,7 @@ jobs:
     replicas: /var/lib/outlast/replicas
     start: {unit: outlast-trainer@other.service}
 prices: {every: 1h}
+metrics: {listen: '[::1]:9464', textfile: /srv/text/outlast.prom}
 log: {level: debug, format: json}
 """
 
@@ -71,12 +72,15 @@ def test_minimal_configuration(load_text: Load, ground: Ground) -> None:
     assert (peer.host_key, peer.key, peer.bulk, peer.channels) == (ground.host_key, ground.key, "auto", 8)
     assert (settings.log.level, settings.log.format) == ("info", "auto")
     assert settings.prices.every_s is None
+    assert (settings.metrics.listen, settings.metrics.textfile, peer.keep) == (None, None, 2)
 
 
 def test_full_configuration(load_text: Load) -> None:
     """Every option arrives in the unit and the form that the code uses."""
     settings = load_text(FULL)
     assert settings.node.control_socket == Path("/srv/run/control.sock")
+    assert settings.metrics.listen == ("::1", 9464)
+    assert settings.metrics.textfile == Path("/srv/text/outlast.prom")
     assert settings.provider.endpoint == "http://127.0.0.1:8080"
     assert (settings.provider.poll_s, settings.provider.notice_s) == (0.5, 120.0)
     assert settings.prices.every_s == 3600.0

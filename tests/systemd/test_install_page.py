@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import BaseModel
 
 from outlast.daemon.config import (
@@ -22,7 +23,7 @@ from outlast.daemon.config import (
     StoreSettings,
     load,
 )
-from outlast.daemon.config.model import PriceSettings
+from outlast.daemon.config.model import MetricsSettings, PriceSettings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/install.md").read_text(encoding="utf-8")
@@ -77,7 +78,7 @@ def test_configurations_load(tmp_path: Path) -> None:
         here = text.replace("/data/checkpoints", str(tmp_path / "checkpoints"))
         file.write_text(here.replace("/etc/outlast/peer.pub", str(tmp_path / "ssh_key.pub")))
         loaded.append(load(file, env={"CREDENTIALS_DIRECTORY": str(tmp_path)}))
-    assert [settings.jobs[0].role for settings in loaded] == ["primary", "standby", "primary"]
+    assert [settings.jobs[0].role for settings in loaded] == ["primary", "standby", "primary", "primary"]
     assert [str(store.url) for store in loaded[2].jobs[0].stores] == [
         "s3://my-bucket/outlast",
         "/mnt/nfs/outlast",
@@ -110,11 +111,23 @@ def test_forced_command_restricts() -> None:
     assert match.group(1).split()[:2] == ["/opt/outlast/bin/outlast", "receive"]
 
 
+def test_the_scrape_configuration_names_the_page() -> None:
+    """Its target is the address that the example listens at; Prometheus accepts it, where that is here."""
+    (text,) = blocks("prometheus")
+    (scrape,) = yaml.safe_load(text)["scrape_configs"]
+    (target,) = scrape["static_configs"][0]["targets"]
+    assert f"listen: {target}\n" in PAGE
+    promtool = shutil.which("promtool")
+    if promtool is not None:
+        command = [promtool, "check", "config", "/dev/stdin"]
+        subprocess.run(command, input=text, text=True, check=True, timeout=10, capture_output=True)
+
+
 def test_every_key_is_documented() -> None:
     """The table of keys and the settings name the same keys."""
     models: list[tuple[str, type[BaseModel]]] = [
         *(("node.", NodeSettings), ("provider.", ProviderSettings), ("prices.", PriceSettings)),
-        ("log.", LogSettings),
+        *(("metrics.", MetricsSettings), ("log.", LogSettings)),
         *(("jobs[].", JobSettings), ("jobs[].peer.", PeerSettings), ("jobs[].start.", StartSettings)),
         ("jobs[].stores[].", StoreSettings),
     ]
