@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -14,12 +15,14 @@ from outlast.hooks.flushes import Leave, Save
 from outlast.hooks.link import Link
 from outlast.hooks.resume import Origin
 from outlast.hooks.signals import Signals
-from outlast.wire.messages import Done, Failed, Saved
+from outlast.wire.messages import Done, Failed, Progress, Saved
 
 log = logging.getLogger("outlast")
 
 # Ranks come to the agreed boundary within a step's skew of each other.
 READY_S = 20.0
+# The longest pause of shipping that a daemon grants.
+PAUSE_S = 60.0
 
 
 class Saver(Protocol):
@@ -120,6 +123,19 @@ class Guard:
         agreement = self._agreement
         agreement.phase = agreement.step_count
         return self._boundary() if agreement.asked else True
+
+    @contextmanager
+    def pause_shipping(self, seconds: float = PAUSE_S) -> Iterator[None]:
+        """Within the block the daemon sends next to nothing to the peer: the network is the trainer's own.
+
+        It lasts for ``seconds`` at most, a minute in any case, and until every rank that asked has left its
+        block. A notice of the provider overrides it. It waits for nothing: what is on its way still arrives.
+        """
+        self._link.say_now(Progress(self.step_count, pause_s=float(seconds)))
+        try:
+            yield
+        finally:
+            self._link.say_now(Progress(self.step_count, pause_s=0.0))
 
     def close(self) -> None:
         """Training has ended by itself: tell the daemon, and hold no signal any longer."""

@@ -128,6 +128,12 @@ class Link:
                 self._heard.wait(0.05)
             return self._first if isinstance(self._first, (Resume, StandDown)) else None
 
+    def say_now(self, message: FromHook) -> None:
+        """Say something that is of no use later: without a daemon it is not said."""
+        if self.live:
+            self._agreement.outbox.append(message)
+            self.wake()
+
     def close(self, last: FromHook | None = None) -> None:
         """Say ``last``, end the connection and the thread; bounded by a second."""
         if last is not None:

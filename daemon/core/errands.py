@@ -258,7 +258,8 @@ class Errands:
         """The peer has committed it: what was measured on the way counts from now on."""
         self._at_peer = place
         self._failures, self._because, self._retry_at = 0, "", 0.0
-        self._job.ship_bytes_s = shipped.bytes_s or self._job.ship_bytes_s
+        if not self._job.bulk_was_paused(shipped.seconds):
+            self._job.ship_bytes_s = shipped.bytes_s or self._job.ship_bytes_s
         self.shipped.arrived(shipped.bytes_sent, shipped.seconds)
         self._note_verified(place, shipped.bytes_sent, shipped.seconds)
         await self._prune(place.order)

@@ -17,6 +17,7 @@ from outlast.daemon.core.facts import Cause, Facts, PeerFact, Place, Role
 from outlast.daemon.core.flushes import Every, Flushes
 from outlast.daemon.core.notices import Live
 from outlast.daemon.core.pace import interval
+from outlast.daemon.core.quiet import Quiet
 from outlast.daemon.core.record import Record
 from outlast.daemon.core.restores import Restores
 from outlast.daemon.core.state import JobState
@@ -58,6 +59,7 @@ class Job(Flushes):
         self._record = record
         self._incomplete_since: float | None = None
         self._saw_first_step = False
+        self._quiet = Quiet()
         self._restores = Restores(name, clock, record)
 
     # ---- ranks
@@ -93,6 +95,8 @@ class Job(Flushes):
             case Progress():
                 self.ranks.progress(connection, message)
                 self._note_first_step(message.step)
+                if message.pause_s is not None:
+                    self._quiet.ask(connection, message.pause_s, self._clock.monotonic())
                 return  # steps alone change no decision
             case At():
                 self.ranks.at(connection, message)
@@ -114,6 +118,7 @@ class Job(Flushes):
 
     def left(self, connection: Connection) -> None:
         """A rank's connection ended."""
+        self._quiet.forget(connection, self._clock.monotonic())
         if connection in self.joining:
             self.joining.remove(connection)
         if self.ranks.remove(connection):
@@ -128,6 +133,14 @@ class Job(Flushes):
             self._incomplete_since = None
         elif self._incomplete_since is None:
             self._incomplete_since = self._clock.monotonic()
+
+    def bulk_paused_s(self) -> float:
+        """For so long the ranks want nothing sent; under a notice that is not heeded."""
+        return 0.0 if self.notice is not None else self._quiet.left(self._clock.monotonic())
+
+    def bulk_was_paused(self, seconds: float) -> bool:
+        """In the last so many seconds: what a transfer took then says nothing of the way."""
+        return self._quiet.since(self._clock.monotonic() - seconds)
 
     @property
     def has_stepped(self) -> bool:

@@ -71,6 +71,7 @@ def _desk(settings: Settings, job_settings: JobSettings, clock: Clock, record: R
     keeper = Keeper(job, errands, welcome, clock, record, job_settings.stop_signal)
     warner = Warner(job, peer, clock) if peer else None
     if peer is not None:
+        peer.pause_with(job.bulk_paused_s)
         peer.on_change = lambda _state: job.changed.set()
     standby = None
     if replicas is not None:

@@ -88,7 +88,8 @@ class Ranks:
         rank = self._find(connection)
         if rank is not None:
             rank.step = max(rank.step, said.step)
-            rank.step_s = said.step_s if math.isfinite(said.step_s) else 0.0
+            if said.pause_s is None:  # else it is told between two looks at the pace
+                rank.step_s = said.step_s if math.isfinite(said.step_s) else 0.0
 
     def at(self, connection: Connection, said: At) -> None:
         rank = self._find(connection)

@@ -65,6 +65,10 @@ class Carrier:
         self._last_bytes = 0
         self.rtt_s = 0.0
 
+    def pause_with(self, paused: Callable[[], float]) -> None:
+        """See Peer.pause_with."""
+        self._limit.paused = paused
+
     async def ship(
         self, connection: asyncssh.SSHClientConnection, committed: Committed, progress: Progress | None
     ) -> Shipped:

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from outlast.providers.base import Clock
 
+# A receiver ends a session that is silent for 30 s, so in a pause a trickle goes on; a pause is looked at
+# this often, as it may end early.
+_TRICKLE_S = 10.0
+_LOOK_S = 0.05
+
+
+def never() -> float:
+    """No pause."""
+    return 0.0
+
 
 class Limit:
-    """Lets ``bytes_s`` bytes a second through; None lets all through at once. Debts are paid by waiting."""
+    """Lets ``bytes_s`` bytes a second through; None lets all through at once. Debts are paid by waiting.
+
+    ``paused`` gives the seconds for which, as of now, as good as nothing is to leave.
+    """
 
     def __init__(self, bytes_s: float | None, clock: Clock) -> None:
         self._bytes_s = bytes_s
         self._clock = clock
         self._free_at = 0.0
+        self.paused: Callable[[], float] = never
 
     async def take(self, count: int) -> None:
         """Wait until ``count`` more bytes may leave."""
+        until = self._clock.monotonic() + _TRICKLE_S
+        while (left := min(self.paused(), until - self._clock.monotonic())) > 0:  # noqa: ASYNC110 - others' clocks
+            await asyncio.sleep(min(left, _LOOK_S))
         if self._bytes_s is None:
             return
         now = self._clock.monotonic()

@@ -71,6 +71,10 @@ class Peer:
         """Host and port, for records and messages."""
         return f"{self._settings.host}:{self._settings.port}"
 
+    def pause_with(self, paused: Callable[[], float]) -> None:
+        """Hold bulk back while ``paused`` gives seconds; all else goes as ever, and so does rsync."""
+        self._carrier.pause_with(paused)
+
     @property
     def streams(self) -> bool:
         """Whether ``stream`` can be used: rsync takes whole files only."""

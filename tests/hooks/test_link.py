@@ -128,3 +128,30 @@ def test_a_forked_child_keeps_no_connection_open(protected: tuple[Any, Guard], w
         os.waitpid(pid, 0)
         for end in (*ready, *release):
             os.close(end)
+
+
+def test_a_pause_of_shipping_is_asked_for_and_ended(protected: tuple[Any, Guard], wait: Any) -> None:
+    """The block's ends reach the daemon, also when an error leaves it; without a daemon nothing is said."""
+    daemon, guard = protected
+    guard.step()
+
+    def said() -> list[float]:
+        with daemon._lock:
+            words = [m for _, m in daemon.said if isinstance(m, Progress)]
+        return [word.pause_s for word in words if word.pause_s is not None]
+
+    wait(lambda: guard.epoch > 0)
+
+    def phase() -> None:
+        with guard.pause_shipping(seconds=30):
+            wait(lambda: said() == [30.0])
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        phase()
+    wait(lambda: said() == [30.0, 0.0])
+    daemon.stop()
+    wait(lambda: not guard._link.live)
+    with guard.pause_shipping():
+        guard.step()
+    assert not guard._agreement.outbox

@@ -50,13 +50,17 @@ class Hello:
 
 @dataclass(frozen=True)
 class Progress:
-    """At most once a second: the last completed step and how long one takes, in seconds."""
+    """At most once a second: the last completed step and how long one takes, in seconds.
+
+    ``pause_s``: send no bulk for so long, 0 for go on; None, as in most, says nothing of it.
+    """
 
     type: ClassVar[str] = "progress"
     step: int
     step_s: float = 0.0
     loss: float | None = None
     grad_norm: float | None = None
+    pause_s: float | None = None
 
 
 @dataclass(frozen=True)
