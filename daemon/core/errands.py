@@ -261,13 +261,15 @@ class Errands:
         if not self._job.bulk_was_paused(shipped.seconds):
             self._job.ship_bytes_s = shipped.bytes_s or self._job.ship_bytes_s
         self.shipped.arrived(shipped.bytes_sent, shipped.seconds)
-        self._note_verified(place, shipped.bytes_sent, shipped.seconds)
+        self._note_verified(place, shipped)
         await self._prune(place.order)
 
-    def _note_verified(self, place: Place, sent: int, seconds: float) -> None:
+    def _note_verified(self, place: Place, shipped: Shipped) -> None:
         job, peer = self._job, self._peer.name if self._peer else ""
-        figures = {"bytes": sent, "seconds": seconds}
-        self._record.event("verified", job.name, place.flush_id, tag=place.tag, step=place.step, **figures)
+        sent, seconds = shipped.bytes_sent, shipped.seconds
+        figures, told = {"bytes": sent, "seconds": seconds}, {"tag": place.tag, "step": place.step}
+        sending = {"sending_s": shipped.sending_s}
+        self._record.event("verified", job.name, place.flush_id, **told, **figures, **sending)
         self._record.ship(job.name, place.epoch, place.tag, peer, "verified", **figures)
         log.info("verified_at_peer", job=job.name, tag=place.tag, bytes=sent, seconds=round(seconds, 3))
 

@@ -36,13 +36,15 @@ _TELLING_BYTES = 16 * 1024 * 1024
 class Shipped:
     """A checkpoint is committed at the peer: bytes that went over the wire, bytes it has, seconds taken.
 
-    ``early`` of the bytes went while it was still being saved; the seconds count from its commit here.
+    ``early`` of the bytes went while it was still being saved; the seconds count from its commit here, and
+    ``sending_s`` from when the first chunk had left.
     """
 
     bytes_sent: int
     bytes_total: int
     seconds: float
     early: int = 0
+    sending_s: float = 0.0
 
     @property
     def bytes_s(self) -> float | None:
@@ -88,7 +90,7 @@ class Carrier:
         progress: Progress | None,
     ) -> Shipped:
         """See Peer.stream."""
-        count = _Count(progress)
+        count = _Count(progress, self._clock)
         opener = self._opener(connection, self._last_bytes)
         transfer = Transfer(opener, place, folder, self._sessions(), self._limit, count.add)
         async with self._running(connection, transfer):
@@ -100,7 +102,8 @@ class Carrier:
                 await asyncio.gather(following, return_exceptions=True)
             early, began = transfer.bytes_sent, self._clock.monotonic()
             total = await self._deliver(connection, transfer, committed, count, lend=False)
-            return Shipped(transfer.bytes_sent, total, self._clock.monotonic() - began, early)
+            took = self._clock.monotonic() - began
+            return Shipped(transfer.bytes_sent, total, took, early, count.seconds)
 
     async def _ship(
         self,
@@ -110,7 +113,7 @@ class Carrier:
         progress: Progress | None,
     ) -> Shipped:
         began = self._clock.monotonic()
-        count = _Count(progress)
+        count = _Count(progress, self._clock)
         place = (committed.epoch, committed.tag)
         transfer = Transfer(opener, place, committed.path, self._sessions(), self._limit, count.add)
         async with self._running(connection, transfer):
@@ -118,7 +121,8 @@ class Carrier:
             if not lend:
                 transfer.warm(committed.manifest.total_bytes)
             total = await self._deliver(connection, transfer, committed, count, lend=lend)
-            return Shipped(transfer.bytes_sent, total, self._clock.monotonic() - began)
+            took = self._clock.monotonic() - began
+            return Shipped(transfer.bytes_sent, total, took, sending_s=count.seconds)
 
     async def _deliver(
         self,
@@ -144,7 +148,7 @@ class Carrier:
         self, connection: asyncssh.SSHClientConnection, committed: Committed, progress: Progress | None
     ) -> Shipped:
         began = self._clock.monotonic()
-        count = _Count(progress)
+        count = _Count(progress, self._clock)
         opener = Channels(connection)
         transfer = Transfer(
             opener, (committed.epoch, committed.tag), committed.path, 1, self._limit, count.add
@@ -160,7 +164,7 @@ class Carrier:
                 await Rsync().send(opener, committed, wanted, count.add)
             total = await shipment.settle()
         count.finish()
-        return Shipped(left, total, self._clock.monotonic() - began)
+        return Shipped(left, total, self._clock.monotonic() - began, sending_s=count.seconds)
 
     def _opener(self, connection: asyncssh.SSHClientConnection, size: int) -> Opener:
         kind, channels = self._settings.bulk, Channels(connection)
@@ -191,14 +195,23 @@ class Carrier:
 class _Count:
     """Bytes there so far, never above the total; before the total is known nothing is told."""
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, progress: Progress | None, clock: Clock) -> None:
         self._progress = progress
+        self._clock = clock
+        self._first_at: float | None = None
         self._there = self._total = 0
 
     def begin(self, total: int, there: int) -> None:
         self._total, self._there = total, there
 
+    @property
+    def seconds(self) -> float:
+        """Since the first bytes had left; 0 if there were none."""
+        return 0.0 if self._first_at is None else self._clock.monotonic() - self._first_at
+
     def add(self, count: int) -> None:
+        if self._first_at is None:
+            self._first_at = self._clock.monotonic()
         self._there = min(self._there + count, self._total)
         if self._progress and self._there < self._total:
             self._progress(self._there, self._total)

@@ -44,8 +44,8 @@ Everything is real but the provider's word: two daemons, an SSH server with thro
 ZeRO-2 training of a small GPT on two ranks, the takeover, and the same run uninterrupted for comparison.
 With --size the ranks write as much, train nothing and need no torch. A first checkpoint is shipped at the
 step of the notice, which comes once that has arrived, --steps later by as many. The time reckoned from it for
-the next one is held against what that takes, from the beginning of shipping, which goes on during the save,
-until the peer has verified all of it.
+the next one is held against what that takes, from when its first bytes have left, which is during the
+save, until the peer has verified all of it.
 It takes one to two minutes, opens ports on 127.0.0.1 alone, and leaves no process and no file behind.
 
 exit status: 0 every promise held, 1 one did not or the drill could not be finished, 2 usage,

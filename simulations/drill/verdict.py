@@ -56,10 +56,9 @@ class Observed:
 
     @property
     def shipping_s(self) -> float | None:
-        """Seconds from the shipping's begin, early as it may be, until the peer had verified all of it."""
+        """Seconds from when the first bytes had left, in the save maybe, until the peer had verified all."""
         done = self.story.first("verified", PRIMARY)
-        begins = self.story.all("ship_early", PRIMARY) or self.story.all("ship_began", PRIMARY)
-        return done.mono - begins[0].mono if done is not None and begins else None
+        return (done.number("sending_s") or None) if done is not None else None
 
     @property
     def comparison(self) -> Comparison:

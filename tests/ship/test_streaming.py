@@ -151,3 +151,6 @@ async def test_the_commit_renames_the_folder_while_much_waits_to_be_sent(
     done.set_result(committed)
     shipped = await stream
     assert shipped.bytes_sent == shipped.bytes_total == committed.manifest.total_bytes
+    # The limit lets 16 chunks a second through, of which the first left before the commit.
+    assert shipped.sending_s > shipped.seconds
+    assert shipped.sending_s > shipped.bytes_sent / (16 * CHUNK) - 2
