@@ -299,7 +299,8 @@ class Errands:
 
     async def hand_over(self, place: Place) -> None:
         assert self._peer is not None
-        epoch = await self._peer.hand_over(place.epoch, place.tag, place.step)
+        current = self._job.state.epoch
+        epoch = await self._peer.hand_over(place.epoch, place.tag, place.step, current)
         self._record.event("handed_over", self._job.name, place.flush_id, tag=place.tag, epoch=epoch)
         why = f"{place.tag} was handed over to {self._peer.name}, which goes on in epoch {epoch}"
         await self.fence(why, epoch)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from outlast.daemon.core.facts import Role
+
+# Two errands of one job may end at once, as a handover and the fence that follows from it.
+_writing = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,11 @@ def lock_state(folder: Path) -> BinaryIO:
 
 def write_durably(path: Path, data: bytes) -> None:
     """Replace a small file atomically; file and folder are on disk when this returns."""
+    with _writing:
+        _write_durably(path, data)
+
+
+def _write_durably(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.new")
     with scratch.open("wb") as out:

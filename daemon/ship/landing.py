@@ -304,9 +304,10 @@ class Landing:
     def _hand_over(self, request: HandOver) -> dict[str, Any]:
         known = words.read_handover(self._store)
         wanted = (request.epoch, request.tag, request.step)
-        if known and (known.from_epoch, known.tag, known.step) == wanted:
+        current = max(request.epoch, request.current)
+        if known and (known.from_epoch, known.tag, known.step) == wanted and known.epoch > current:
             return {"ok": True, "epoch": known.epoch}
-        self.check_fence(request.epoch)
+        self.check_fence(current)
         found = committed_at(epoch_folder(self._store, request.epoch) / request.tag, request.epoch)
         if found is None or found.step != request.step or self._sizes_differ(found):
             raise RefusedError(

@@ -153,14 +153,17 @@ class Peer:
                 await session.ask(Stats(node, seq, len(data), digest), data=data)
                 yield seq
 
-    async def hand_over(self, epoch: int, tag: str, step: int) -> int:
-        """Give the job to the peer at a checkpoint committed there; returns the epoch it goes on in."""
+    async def hand_over(self, epoch: int, tag: str, step: int, current: int = 0) -> int:
+        """Give the job to the peer at a checkpoint committed there; returns the epoch it goes on in.
+
+        ``current`` is the epoch that this node is in, if that is later than the checkpoint's.
+        """
         connection = await self._connected()
         new = await self._one(
-            connection, HandOver(epoch, tag, step), lambda body: whole_number(body, "epoch")
+            connection, HandOver(epoch, tag, step, current), lambda body: whole_number(body, "epoch")
         )
-        if new <= epoch:
-            raise PeerRefused(IO, f"the peer took over into epoch {new}, which is not above {epoch}")
+        if new <= (last := max(epoch, current)):
+            raise PeerRefused(IO, f"the peer took over into epoch {new}, which is not above {last}")
         self._heard(reachable=True, because="", fence=max(new, self.state.fence))
         return new
 

@@ -114,11 +114,16 @@ class Warn:
 
 @dataclass(frozen=True)
 class HandOver:
-    """The job is the peer's from here on, beginning with this committed checkpoint. Idempotent."""
+    """The job is the peer's from here on, beginning with this committed checkpoint. Idempotent.
+
+    ``current`` is the epoch that the sender itself is in: later than ``epoch`` where it has committed nothing
+    since its own takeover.
+    """
 
     epoch: int
     tag: str
     step: int
+    current: int = 0
 
 
 @dataclass(frozen=True)
@@ -293,6 +298,12 @@ def _digests(body: dict[str, Any]) -> Digests:
     return Digests(epoch, _tag(body), path, whole_number(body, "first", MAX_SIZE // CHUNK))
 
 
+def _hand_over(body: dict[str, Any]) -> HandOver:
+    """Senders of earlier releases do not say which epoch they are in."""
+    current = whole_number(body, "current") if "current" in body else 0
+    return HandOver(whole_number(body, "epoch"), _tag(body), whole_number(body, "step"), current)
+
+
 def _sha256(value: object) -> str:
     if not isinstance(value, str) or _SHA256.fullmatch(value) is None:
         raise ProtocolError("sha256 is not 64 hexadecimal digits")
@@ -331,6 +342,6 @@ _REQUESTS: dict[str, Callable[[dict[str, Any]], Request]] = {
     "digests": _digests,
     "commit": lambda body: Commit(whole_number(body, "epoch"), _tag(body), _keep(body)),
     "warn": _warn,
-    "handover": lambda body: HandOver(whole_number(body, "epoch"), _tag(body), whole_number(body, "step")),
+    "handover": _hand_over,
     "stats": _stats,
 }

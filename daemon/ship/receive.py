@@ -105,7 +105,8 @@ def serve(landing: Landing, wire: Wire, out: int) -> int:
             if not _serve_one(landing, line, wire, out):
                 return 1
     except ProtocolError as exc:
-        _answer(out, refusal_body(Refusal(BAD_REQUEST, str(exc))))
+        with suppress(BrokenPipeError, ConnectionResetError):  # who said so may be gone already
+            _answer(out, refusal_body(Refusal(BAD_REQUEST, str(exc))))
         return 1
     except (SenderGoneError, SenderSilentError, BrokenPipeError, ConnectionResetError):
         return 1

@@ -69,7 +69,8 @@ def _was_committed(path: Path) -> bool:
 
 def write_handover(store: Path, request: HandOver, now: float, step: Step = no_step) -> int:
     """Record the handover durably and return the epoch to go on in."""
-    words = Handover(request.epoch + 1, request.tag, request.step, request.epoch, now)
+    epoch = max(request.epoch, request.current) + 1
+    words = Handover(epoch, request.tag, request.step, request.epoch, now)
     record(store, words, step)
     return words.epoch
 

@@ -344,3 +344,33 @@ def test_the_receiver_starts_with_the_standard_library_alone() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_job_that_has_moved_on_is_never_handed_over_into_its_own_epoch(
+    landing: Landing, replicas: Path, tmp_path: Path
+) -> None:
+    """Whoever took over into epoch 3, and gives the job on before it has committed there, says so."""
+    item = committed(tmp_path / "store", 100, epoch=1)
+    deliver(landing, item)
+    request = HandOver(1, item.tag, 100, current=3)
+    assert [landing.answer(request, NOTHING)["epoch"] for _ in range(2)] == [4, 4]
+    assert fence(replicas) == 4
+    with pytest.raises(RefusedError, match="epoch 3 is over"):
+        landing.answer(HandOver(1, item.tag, 101, current=3), NOTHING)
+
+
+def test_a_bad_request_of_a_sender_that_is_gone_is_no_error_here(tmp_path: Path) -> None:
+    """Nobody is there to be told: the receiver ends without a word in the log."""
+    command = receive_command(tmp_path / "replicas", "gpt")
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    process.stdin.write('{"op":"nonsense"}\n')
+    process.stdin.close()
+    assert process.wait(20) == 1
+    assert process.stderr.read() == ""
+    process.stderr.close()

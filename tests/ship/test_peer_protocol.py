@@ -53,6 +53,7 @@ JSON = st.recursive(
         Warn("notice", 29.5, 1, 2),
         Warn("withdrawn", None, 1, 2),
         HandOver(2, "t1", 1),
+        HandOver(2, "t1", 1, 4),
         Stats("node-1.5f3a", 7, 300, SHA),
     ],
 )
