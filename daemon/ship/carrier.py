@@ -11,8 +11,10 @@ from pathlib import Path
 
 import asyncssh
 
+from outlast.daemon.checkpoint.place import Step, no_step
 from outlast.daemon.ship.dial import PeerSettings
 from outlast.daemon.ship.early import firsts, follow
+from outlast.daemon.ship.fetching import Fetching
 from outlast.daemon.ship.limit import Limit
 from outlast.daemon.ship.openssh import OpenSsh
 from outlast.daemon.ship.rsync import Rsync
@@ -21,6 +23,7 @@ from outlast.daemon.ship.shipment import Shipment, check_here, unsent
 from outlast.daemon.ship.transfer import Transfer
 from outlast.daemon.ship.way import Way
 from outlast.providers.base import Clock
+from outlast.wire.manifest import Manifest
 from outlast.wire.store import Committed
 
 Progress = Callable[[int, int], None]
@@ -80,6 +83,12 @@ class Carrier:
             return await self._by_rsync(connection, committed, progress)
         opener = self._opener(connection, committed.manifest.total_bytes)
         return await self._ship(connection, opener, committed, progress)
+
+    def back(
+        self, connection: asyncssh.SSHClientConnection, manifest: Manifest, step: Step = no_step
+    ) -> Fetching:
+        """What brings a checkpoint that is committed at the peer. Its own way, as nothing is held back."""
+        return Fetching(self._opener(connection, manifest.total_bytes), manifest, self._sessions(), step)
 
     async def stream(
         self,

@@ -92,6 +92,11 @@ class Landing:
         # One for all chunks: new memory for each costs more than the bytes do.
         self._room = memoryview(bytearray(CHUNK))
 
+    @property
+    def store(self) -> Path:
+        """The job's folder of replicas."""
+        return self._store
+
     def answer(self, request: Request, source: Source) -> dict[str, Any]:
         """Carry out one request and return the ``ok`` answer. Raises RefusedError and SenderGoneError."""
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,9 @@ from typing import Any, NoReturn, TypeVar
 
 import asyncssh
 
+from outlast.daemon.checkpoint.arriving import land
+from outlast.daemon.checkpoint.place import Step, no_step
+from outlast.daemon.ship import fetching
 from outlast.daemon.ship.carrier import Carrier, Progress, Shipped
 from outlast.daemon.ship.dial import PeerSettings, dial
 from outlast.daemon.ship.protocol import (
@@ -27,6 +30,7 @@ from outlast.daemon.ship.protocol import (
 from outlast.daemon.ship.session import Channels, PeerRefused, PeerUnreachable, Session
 from outlast.daemon.ship.shipment import read
 from outlast.providers.base import Clock
+from outlast.wire.manifest import Manifest
 from outlast.wire.store import Committed
 
 __all__ = ["Peer", "PeerRefused", "PeerSettings", "PeerState", "PeerUnreachable", "Shipped"]
@@ -166,6 +170,34 @@ class Peer:
             raise PeerRefused(IO, f"the peer took over into epoch {new}, which is not above {last}")
         self._heard(reachable=True, because="", fence=max(new, self.state.fence))
         return new
+
+    async def held(self) -> list[tuple[Manifest, str]]:
+        """Its newest committed checkpoints, each with what is wrong with it; its fence is in ``state``."""
+        connection = await self._connected()
+        async with Session(Channels(connection)) as session:
+            fence, found = await fetching.held(session)
+        self._heard(reachable=True, because="", fence=max(fence, self.state.fence))
+        strange = next((manifest.job for manifest, _ in found if manifest.job != self._job), None)
+        if strange is not None:
+            raise PeerRefused(IO, f"{self.name} keeps checkpoints of job {strange} for {self._job}")
+        return found
+
+    async def fetch(
+        self,
+        manifest: Manifest,
+        store: Path,
+        progress: Progress | None = None,
+        near: Sequence[Path] = (),
+        step: Step = no_step,
+    ) -> tuple[Committed, int]:
+        """Have one of those ``held`` committed in a local store, and the bytes that came; can be cancelled.
+
+        Goes on where an earlier try stopped. Raises CannotLand for what this node's disk says.
+        """
+        connection = await self._connected()
+        with self._doubted(connection):
+            brought = self._carrier.back(connection, manifest, step)
+            return await land(manifest, store, brought.bring, progress, near=near, step=step)
 
     async def _stay_connected(self) -> NoReturn:
         connection = self._connection = await dial(self._settings)

@@ -1,7 +1,8 @@
 """The peer protocol: newline-delimited JSON over one SSH channel, parsed into values on both sides.
 
 Both sides may be hostile. Requests and answers are bounded lines; unknown keys are ignored, everything else
-that does not fit raises ProtocolError. ``chunk`` and ``stats`` alone are followed by raw bytes.
+that does not fit raises ProtocolError. Of requests ``chunk`` and ``stats`` are followed by raw bytes, of
+answers that to ``fetch``.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ MAX_ANSWER: Final = 16 * 1024 * 1024
 # As many digests as one answer holds.
 MOST_DIGESTS: Final = 65_536
 BULK_COMMAND: Final = "outlast-rsync"
+# As many bytes of a file as one answer to ``fetch`` carries, and as many places as one to ``list`` names.
+MOST_FETCH: Final = 4 * CHUNK
+MOST_PLACES: Final = 64
 # Replicas that stay at the receiver where the sender does not say, and the most it may ask for.
 KEEP: Final = 2
 MOST_KEEP: Final = 1000
@@ -136,6 +140,31 @@ class Stats:
     sha256: str
 
 
+@dataclass(frozen=True)
+class List:
+    """Ask which checkpoints are committed there."""
+
+
+@dataclass(frozen=True)
+class Show:
+    """Ask for the manifest of a committed checkpoint."""
+
+    epoch: int
+    tag: str
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Ask for ``size`` bytes, from ``offset`` on, of one file of a committed checkpoint."""
+
+    epoch: int
+    tag: str
+    path: str
+    offset: int
+    size: int
+
+
+Reading = List | Show | Fetch
 Request = State | Offer | Chunk | Digests | Commit | Warn | HandOver | Stats
 
 
@@ -160,6 +189,16 @@ class Newest:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """A checkpoint committed at the receiver. ``whole``: every file is there in its size."""
+
+    epoch: int
+    tag: str
+    step: int
+    whole: bool
+
+
+@dataclass(frozen=True)
 class Refusal:
     """A request was not carried out. ``code`` says what kind of reason, ``because`` is one line."""
 
@@ -172,7 +211,7 @@ def encode(body: dict[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode() + b"\n"
 
 
-def request_body(request: Request) -> dict[str, Any]:
+def request_body(request: Request | Reading) -> dict[str, Any]:
     """The JSON object of a request."""
     if isinstance(request, Offer):
         return {"op": "offer", "manifest": request.manifest.as_dict()}
@@ -185,7 +224,7 @@ def refusal_body(refusal: Refusal) -> dict[str, Any]:
     return {"ok": False, "code": refusal.code, "because": because}
 
 
-def parse_request(line: bytes) -> Request:
+def parse_request(line: bytes) -> Request | Reading:
     """Read one request line. Raises ProtocolError, and nothing else."""
     body = _object(line, MAX_LINE)
     make = _REQUESTS.get(str(body.get("op")))
@@ -240,6 +279,31 @@ def parse_digests(body: dict[str, Any]) -> tuple[bytes, ...]:
     if not isinstance(found, list) or len(found) > MOST_DIGESTS:
         raise ProtocolError("digests is not a list")
     return tuple(bytes.fromhex(_sha256(item)) if item else b"" for item in found)
+
+
+def parse_listed(body: dict[str, Any]) -> tuple[Listed, ...]:
+    """What is committed there, out of an answer to ``list``. Raises ProtocolError."""
+    items = body.get("places")
+    if not isinstance(items, list) or len(items) > MOST_PLACES:
+        raise ProtocolError(f"places is not a list of at most {MOST_PLACES}")
+    return tuple(_listed(item) for item in items)
+
+
+def parse_shown(body: dict[str, Any], asked: Show) -> Manifest:
+    """The manifest out of an answer to ``show``, which must be the one asked for. Raises ProtocolError."""
+    try:
+        manifest = from_dict(body.get("manifest"))
+    except ManifestError as exc:
+        raise ProtocolError(str(exc)) from exc
+    if (manifest.epoch, manifest.tag) != (asked.epoch, asked.tag):
+        raise ProtocolError(f"the manifest is of {manifest.tag!r:.200}, not of {asked.tag}")
+    return manifest
+
+
+def _listed(item: object) -> Listed:
+    if not isinstance(item, dict) or not isinstance(item.get("whole"), bool):
+        raise ProtocolError("places holds something that is no place")
+    return Listed(whole_number(item, "epoch"), _tag(item), whole_number(item, "step"), item["whole"])
 
 
 def _runs(items: object, count: int) -> tuple[tuple[int, int], ...]:
@@ -304,6 +368,14 @@ def _hand_over(body: dict[str, Any]) -> HandOver:
     return HandOver(whole_number(body, "epoch"), _tag(body), whole_number(body, "step"), current)
 
 
+def _fetch(body: dict[str, Any]) -> Fetch:
+    epoch, path = whole_number(body, "epoch"), check_path(body.get("path"))
+    offset, size = whole_number(body, "offset", MAX_SIZE), whole_number(body, "size", MOST_FETCH)
+    if not size:
+        raise ProtocolError("size of a fetch is 0")
+    return Fetch(epoch, _tag(body), path, offset, size)
+
+
 def _sha256(value: object) -> str:
     if not isinstance(value, str) or _SHA256.fullmatch(value) is None:
         raise ProtocolError("sha256 is not 64 hexadecimal digits")
@@ -335,7 +407,7 @@ def _warn(body: dict[str, Any]) -> Warn:
     return Warn(str(kind), left, whole_number(body, "step"), whole_number(body, "epoch"))
 
 
-_REQUESTS: dict[str, Callable[[dict[str, Any]], Request]] = {
+_REQUESTS: dict[str, Callable[[dict[str, Any]], Request | Reading]] = {
     "state": lambda _: State(),
     "offer": lambda body: Offer(from_dict(body.get("manifest"))),
     "chunk": _chunk,
@@ -344,4 +416,7 @@ _REQUESTS: dict[str, Callable[[dict[str, Any]], Request]] = {
     "warn": _warn,
     "handover": _hand_over,
     "stats": _stats,
+    "list": lambda _: List(),
+    "show": lambda body: Show(whole_number(body, "epoch"), _tag(body)),
+    "fetch": _fetch,
 }

@@ -21,12 +21,15 @@ from outlast.daemon.ship.protocol import (
     MAX_LINE,
     Commit,
     ProtocolError,
+    Reading,
     Refusal,
+    Request,
     Stats,
     encode,
     parse_request,
     refusal_body,
 )
+from outlast.daemon.ship.serving import Serving
 from outlast.providers.base import SystemClock
 from outlast.wire.manifest import ManifestError, check_name
 
@@ -98,11 +101,18 @@ class Wire:
         return os.read(self._fd, most)
 
 
-def serve(landing: Landing, wire: Wire, out: int) -> int:
-    """Answer requests until the sender is done, gone or silent; returns the exit status."""
+def serve(landing: Landing, wire: Wire, out: int, *, reading: bool = True) -> int:
+    """Answer requests until the sender is done, gone or silent; returns the exit status.
+
+    Without ``reading`` nothing that was sent is given back.
+    """
+    shelf = Serving(landing.store if reading else None)
     try:
         while (line := wire.line()) is not None:
-            if not _serve_one(landing, line, wire, out):
+            request = parse_request(line)
+            if isinstance(request, Reading):
+                _give(shelf, request, out)
+            elif not _serve_one(landing, request, wire, out):
                 return 1
     except ProtocolError as exc:
         with suppress(BrokenPipeError, ConnectionResetError):  # who said so may be gone already
@@ -113,9 +123,18 @@ def serve(landing: Landing, wire: Wire, out: int) -> int:
     return 0
 
 
-def _serve_one(landing: Landing, line: bytes, wire: Wire, out: int) -> bool:
+def _give(shelf: Serving, request: Reading, out: int) -> None:
+    """Answer a request to read, with the bytes that were asked for."""
+    try:
+        body, data = shelf.answer(request)
+    except RefusedError as exc:
+        body, data = refusal_body(Refusal(exc.code, str(exc))), b""
+    _answer(out, body)
+    _write(out, data)
+
+
+def _serve_one(landing: Landing, request: Request, wire: Wire, out: int) -> bool:
     """Answer one request. False where bytes of a refused segment are on the way: the session ends."""
-    request = parse_request(line)
     try:
         body = landing.answer(request, wire)
     except RefusedError as exc:
@@ -129,7 +148,11 @@ def _serve_one(landing: Landing, line: bytes, wire: Wire, out: int) -> bool:
 
 
 def _answer(out: int, body: dict[str, Any]) -> None:
-    view = memoryview(encode(body))
+    _write(out, encode(body))
+
+
+def _write(out: int, data: bytes) -> None:
+    view = memoryview(data)
     while view:
         view = view[os.write(out, view) :]
 
@@ -180,7 +203,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         if asked.startswith(BULK_COMMAND + " "):
             return serve_rsync(landing, asked.split()[1:])
-        return serve(landing, Wire(sys.stdin.fileno()), sys.stdout.fileno())
+        wire = Wire(sys.stdin.fileno())
+        return serve(landing, wire, sys.stdout.fileno(), reading=not args.write_only)
     finally:
         landing.close()
 
@@ -188,6 +212,7 @@ def run(args: argparse.Namespace) -> int:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", required=True, help="folder of replicas; the job's lie in ROOT/JOB")
     parser.add_argument("--job", required=True, help="the one job that may be sent")
+    parser.add_argument("--write-only", action="store_true", help="give nothing back: no restore from here")
 
 
 def main(argv: list[str] | None = None) -> int:

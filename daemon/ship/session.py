@@ -19,6 +19,7 @@ from outlast.daemon.ship.protocol import (
     MAX_ANSWER,
     Chunk,
     ProtocolError,
+    Reading,
     Refusal,
     Request,
     encode,
@@ -166,7 +167,9 @@ class Session:
     ) -> None:
         await self._opener.end(self.process, hurry=exc is not None)
 
-    async def ask(self, request: Request, within_s: float = ANSWER_S, data: bytes = b"") -> dict[str, Any]:
+    async def ask(
+        self, request: Request | Reading, within_s: float = ANSWER_S, data: bytes = b""
+    ) -> dict[str, Any]:
         """Send one request, with the few bytes that belong to it, and return the ``ok`` answer.
 
         Raises PeerRefused and PeerUnreachable.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from outlast.daemon.checkpoint.arriving import CannotLand
 from outlast.daemon.checkpoint.destinations import IO, Progress, Refused, Shipped, Unreachable
 from outlast.daemon.store import download, listing
 from outlast.daemon.store.durable import check_folder
@@ -15,6 +16,7 @@ from outlast.daemon.store.prune import prune
 from outlast.daemon.store.target import StoreSettings, StoreUnusable, Target, open_target
 from outlast.daemon.store.upload import upload
 from outlast.providers.base import Clock
+from outlast.wire.manifest import Manifest
 from outlast.wire.store import Committed
 
 __all__ = ["Shipped", "StoreDestination", "StoreSettings", "StoreState"]
@@ -101,9 +103,20 @@ class StoreDestination:
 
         async def bring(target: Target) -> tuple[Committed, int] | None:
             found = await listing.newest(target)
-            return await download.fetch(target, found, store, progress) if found else None
+            manifest = found.manifest if found else None
+            return await download.fetch(target, manifest, store, progress) if manifest else None
 
         return await self._asking(bring)
+
+    async def held(self) -> list[tuple[Manifest, str]]:
+        """Its newest committed checkpoints, each with what is wrong with it, or an empty text."""
+        return await self._asking(listing.held)
+
+    async def fetch_one(
+        self, manifest: Manifest, store: Path, progress: Progress | None = None, near: Sequence[Path] = ()
+    ) -> tuple[Committed, int]:
+        """Have one of those ``held`` committed in a local store, and the bytes that came."""
+        return await self._asking(lambda target: download.fetch(target, manifest, store, progress, near))
 
     async def prune(self, keep: int | None = None) -> list[str]:
         """Delete there what is no longer needed; one sentence for each."""
@@ -144,8 +157,8 @@ class StoreDestination:
             self._heard(reachable=False, because=str(exc))
             raise
         except Refused as exc:
-            # What is wrong with the checkpoint says nothing about the store.
-            if exc.code not in {"damaged", "taken"}:
+            # What is wrong with the checkpoint, or with this node, says nothing about the store.
+            if exc.code not in {"damaged", "taken"} and not isinstance(exc, CannotLand):
                 self._heard(reachable=False, because=exc.because)
             raise
         self._heard(reachable=True, because="")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _AT_ONCE = 8
+# Whole checkpoints worth knowing of: the newest may yet turn out to be damaged.
+_ENOUGH = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,30 @@ async def newest(target: Target) -> Tag | None:
         if whole:
             return max(whole, key=lambda tag: tag.order)
     return None
+
+
+async def held(target: Target) -> list[tuple[Manifest, str]]:
+    """The newest committed checkpoints, each with what is wrong with it. Raises Unreachable and Refused.
+
+    Epochs below one with whole checkpoints enough are not looked at.
+    """
+    found: list[tuple[Manifest, str]] = []
+    for epoch in await epochs(target):
+        found += [(tag.manifest, _wrong(tag)) for tag in await look(target, epoch) if tag.manifest]
+        if sum(not what for _, what in found) >= _ENOUGH:
+            break
+    return sorted(found, key=lambda one: (one[0].epoch, one[0].step), reverse=True)
+
+
+def _wrong(tag: Tag) -> str:
+    files = tag.manifest.files if tag.manifest else ()
+    bad = [
+        entry.path
+        for entry in files
+        if entry.path not in tag.objects or tag.objects[entry.path].size != entry.size
+    ]
+    more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+    return f"{bad[0]}{more} missing or of another size" if bad else ""
 
 
 @dataclass(frozen=True, slots=True)
