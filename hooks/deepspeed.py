@@ -28,6 +28,8 @@ from outlast.hooks.link import Link, socket_path
 from outlast.hooks.resume import Origin, ResumeError, decide, preflight
 from outlast.hooks.saving import FolderSaver
 from outlast.hooks.state import Stateful
+from outlast.wire.fit import is_universal
+from outlast.wire.manifest import ManifestError, read
 from outlast.wire.messages import Hello, Layout
 
 __all__ = ["Guard", "ResumeError", "protect"]
@@ -183,6 +185,13 @@ def _keeping(call: Any, errors: list[Exception]) -> Any:
     return kept
 
 
+def _universal(folder: Path) -> bool:
+    try:
+        return is_universal(read(folder))
+    except ManifestError:
+        return False
+
+
 def _load(engine: Any, origin: Origin, rank: int, items: Mapping[str, Stateful]) -> None:
     assert origin.folder is not None
     assert origin.tag is not None
@@ -193,6 +202,14 @@ def _load(engine: Any, origin: Origin, rank: int, items: Mapping[str, Stateful])
             f"DeepSpeed loaded nothing from {origin.folder / origin.tag}: the checkpoint does not fit this "
             "engine; training from scratch would lose the job's work, so it does not start"
         )
-    state.restore(origin.folder / origin.tag / state.rank_file(rank), origin.step, items)
+    own = origin.folder / origin.tag / state.rank_file(rank)
+    if own.exists() or not _universal(origin.folder / origin.tag):
+        state.restore(own, origin.step, items)
+    elif rank == 0:
+        log.warning(
+            "%s is universal and holds no state of single ranks: random numbers%s begin anew",
+            origin.tag,
+            f" and {', '.join(items)}" if items else "",
+        )
     if rank == 0:
         log.info("resumed %s in %.2f s", origin.tag, time.monotonic() - began)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from outlast.hooks.ballot import POLL_S, Ballot, gather
 from outlast.hooks.link import Absent, Link
+from outlast.wire.fit import advice, misfit, world_of
 from outlast.wire.manifest import ManifestError, read
 from outlast.wire.messages import Layout, Park, Resume, StandDown
 from outlast.wire.store import newest_whole
@@ -40,11 +41,15 @@ class Origin:
     tag: str | None = None
     epoch_saved: int = 0
     leave: str | None = None
+    refused: str | None = None
 
 
 def decide(link: Link, ballot: Ballot, store: Path, clock: Callable[[], float] = time.monotonic) -> Origin:
-    """The same origin on every rank. Parked, it waits for as long as it takes; raises SystemExit(0) when
-    the daemon says that this trainer is not needed."""
+    """The same origin on every rank. Parked, it waits for as long as it takes.
+
+    Raises SystemExit(0) when the daemon says that this trainer is not needed, and ResumeError when it says
+    that this run cannot go on here.
+    """
     answer = link.first_answer(clock() + ANSWER_S)
     ballot.post(f"heard/{ballot.rank}", _kind(answer))
     if ballot.rank == 0:
@@ -52,6 +57,8 @@ def decide(link: Link, ballot: Ballot, store: Path, clock: Callable[[], float] =
         ballot.post("origin", _dump(origin))
     else:
         origin = _told(ballot)
+    if origin.refused is not None:
+        raise ResumeError(f"this run cannot go on here: {origin.refused}")
     if origin.leave is not None:
         log.warning("this trainer is not needed here: %s", origin.leave)
         raise SystemExit(0)
@@ -94,7 +101,7 @@ def _decided(
     if isinstance(answer, Resume):
         return _resumed(answer)
     if isinstance(answer, StandDown) and answer.then == "exit":
-        return Origin(leave=answer.reason)
+        return Origin(refused=answer.reason) if answer.refused else Origin(leave=answer.reason)
     return _alone(store, answer)
 
 
@@ -171,16 +178,5 @@ def _misfit(origin: Origin, layout: Layout) -> str:
         return f"{path} is not a committed checkpoint: {exc}"
     if manifest.step != origin.step:
         return f"{path} is of step {manifest.step}, not {origin.step} as announced"
-    if manifest.layout != layout:
-        return (
-            f"{path} was saved with {_words(manifest.layout)}, this run has {_words(layout)}: start it with "
-            "the same number of ranks and ZeRO stage, or convert the checkpoint"
-        )
-    return ""
-
-
-def _words(layout: Layout) -> str:
-    return (
-        f"{layout.world} ranks (data {layout.data}, tensor {layout.tensor}, pipeline {layout.pipeline}), "
-        f"ZeRO stage {layout.zero_stage}"
-    )
+    what = misfit(manifest, world_of(layout))
+    return f"{path} does not fit: {what}; {advice(manifest)}" if what else ""

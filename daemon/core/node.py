@@ -17,6 +17,7 @@ from outlast.daemon.core.job import Job
 from outlast.daemon.core.keeper import Keeper
 from outlast.daemon.core.launch import Launcher, Start
 from outlast.daemon.core.record import Record
+from outlast.daemon.core.sources import PeerSource, Source, StoreSource
 from outlast.daemon.core.standby import Standby
 from outlast.daemon.core.state import JobState
 from outlast.daemon.core.stores import Replicas, StoreKeeper
@@ -68,6 +69,9 @@ def _desk(settings: Settings, job_settings: JobSettings, clock: Clock, record: R
     welcome = Welcome(job, stores, record)
     errands = Errands(job, peer, stores, state_file, clock, record)
     kept = _replicas(job_settings, job, errands, stores, clock, record)
+    sources: list[Source] = [PeerSource(peer)] if peer is not None else []
+    sources += [StoreSource(keeper.destination) for keeper in (kept.keepers if kept else ())]
+    welcome.look_elsewhere(sources, state_file, lambda: peer.state.fence if peer is not None else 0)
     keeper = Keeper(job, errands, welcome, clock, record, job_settings.stop_signal)
     warner = Warner(job, peer, clock) if peer else None
     if peer is not None:
@@ -90,7 +94,7 @@ def _first_state(settings: JobSettings, stores: list[Path]) -> JobState:
     role = Role(settings.role)
     held = max((c.epoch for s in stores for c in scan(s)), default=0) if role is Role.PRIMARY else 0
     epoch = max(1, held) if role is Role.PRIMARY else 0
-    return JobState(epoch, role, started_epoch=epoch, because="first start", highest=epoch)
+    return JobState(epoch, role, started_epoch=epoch, because=job_state.FIRST_START, highest=epoch)
 
 
 def _take_up_newest(job: Job, stores: list[Path]) -> None:

@@ -16,6 +16,10 @@ from outlast.daemon.core.facts import Role
 _writing = threading.Lock()
 
 
+# Why a node has the state it has where no earlier life has left one.
+FIRST_START = "first start"
+
+
 @dataclass(frozen=True, slots=True)
 class JobState:
     """``epoch``: the last this node held itself, 0 for none. ``highest``: the highest it knows to exist.

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
+from outlast.daemon.checkpoint.choosing import Candidate, Go, Refuse
+from outlast.daemon.core import state as job_state
 from outlast.daemon.core.facts import Place, Role
 from outlast.daemon.core.job import Job
 from outlast.daemon.core.record import Record
+from outlast.daemon.core.search import Search, Settled, Stuck
+from outlast.daemon.core.sources import Source
+from outlast.daemon.core.state import FIRST_START
 from outlast.daemon.core.trainers import Connection
+from outlast.wire.fit import World, world_of
 from outlast.wire.messages import Park, Resume, StandDown
-from outlast.wire.store import Committed, newest_whole
+from outlast.wire.store import Committed, epochs
 
 log = structlog.get_logger("outlast.job")
+
+# How often ranks hear how far a fetch has come.
+TELL_S = 5.0
 
 
 class Welcome:
@@ -25,9 +36,18 @@ class Welcome:
         self._job = job
         self._stores = tuple(stores)
         self._record = record
+        self._places = Search(self._stores, on_fetch=self._fetching)
+        self._state_file: Path | None = None
+        self._fence: Callable[[], int] = lambda: 0
         self._parked: set[Connection] = set()
         self._search: asyncio.Task[None] | None = None
+        self._told_at = 0.0
         self.dismissed: set[Connection] = set()
+
+    def look_elsewhere(self, sources: Sequence[Source], state_file: Path, fence: Callable[[], int]) -> None:
+        """From now on look at these places as well. ``fence`` gives the peer's, as far as it is known."""
+        self._places = Search(self._stores, sources, on_fetch=self._fetching)
+        self._state_file, self._fence = state_file, fence
 
     @property
     def parked(self) -> int:
@@ -67,11 +87,71 @@ class Welcome:
         for connection in self._parked:
             connection.send(StandDown(reason, "exit"))
 
+    # ---- where the job goes on
+
     async def _resume(self) -> None:
         try:
-            found = await asyncio.to_thread(_newest, self._stores)
+            settled = await self._settle()
+            if settled is not None and not self._not_ours():
+                await self._tell_all(settled)
         finally:
             self._search = None
+
+    async def _settle(self) -> Settled | None:
+        job = self._job
+        layout = job.ranks.layout
+        fresh = await asyncio.to_thread(self._fresh)
+        return await self._places.settle(
+            world_of(layout) if layout else World(),
+            None if fresh else job.state.epoch,
+            # A takeover has decided where the job goes on: at a replica that is here.
+            elsewhere=job.state.started_epoch >= job.state.epoch,
+            stop=self._not_ours,
+            progress=self._progress,
+        )
+
+    def _not_ours(self) -> bool:
+        """Another node has the job, or is about to: the plan fences this one, and that answers the ranks."""
+        state = self._job.state
+        return state.role is not Role.PRIMARY or self._fence() > state.epoch
+
+    def _fresh(self) -> bool:
+        """Whether this node knows its epoch from its configuration alone, and has nothing of it.
+
+        Then the epoch is what the places hold, as it is where the daemon starts with a filled store.
+        """
+        state = self._job.state
+        held = [epoch for store in self._stores for epoch, _ in epochs(store)]
+        return (
+            self._state_file is not None
+            and state.because == FIRST_START
+            and all(epoch > state.epoch for epoch in held)
+        )
+
+    async def _tell_all(self, settled: Settled) -> None:
+        decision = settled.decision
+        for sentence in decision.passed:
+            log.warning("passed_over", job=self._job.name, because=sentence)
+        if isinstance(decision, (Refuse, Stuck)):
+            self._refuse(_reason(decision))
+            return
+        found = settled.committed
+        if isinstance(decision, Go) and settled.came:
+            self._fetched(decision.candidate, settled)
+        if found is not None and found.epoch > self._job.state.epoch:
+            await self._go_on_in(found.epoch)
+        self._send_resume(found)
+
+    def _refuse(self, why: str) -> None:
+        """Nothing is trained that would not go on from the newest checkpoint."""
+        for connection in self._parked & set(self._job.ranks):
+            self.dismissed.add(connection)
+            connection.send(StandDown(why, "exit", refused=True))
+        self._parked.clear()
+        log.error("resume_refused", job=self._job.name, because=why)
+        self._record.event("resume_refused", self._job.name, because=why)
+
+    def _send_resume(self, found: Committed | None) -> None:
         job = self._job
         step = found.step if found else 0
         resume = Resume(job.state.epoch, *((str(found.folder), found.tag, step) if found else ()))
@@ -89,6 +169,41 @@ class Welcome:
         log.info("resume", job=job.name, tag=tag, step=step, epoch=job.state.epoch)
         self._record.event("resumed", job.name, tag=tag, step=step, epoch=job.state.epoch)
 
+    async def _go_on_in(self, epoch: int) -> None:
+        """A fresh node goes on in the epoch that it found; durable before anybody is told."""
+        assert self._state_file is not None
+        state = self._job.state
+        new = replace(state, epoch=epoch, started_epoch=epoch, highest=max(state.highest, epoch))
+        await asyncio.to_thread(job_state.save, self._state_file, new)
+        self._job.became(new)
+
+    def _fetching(self, chosen: Candidate) -> None:
+        manifest, self._told_at = chosen.manifest, 0.0
+        job, tag, size = self._job.name, manifest.tag, manifest.total_bytes
+        log.info("fetching", job=job, tag=tag, bytes=size, place=chosen.place)
+        self._record.event("fetching", job, tag=tag, step=manifest.step, bytes=size, place=chosen.place)
+
+    def _fetched(self, chosen: Candidate, settled: Settled) -> None:
+        job, tag, seconds = self._job.name, chosen.manifest.tag, round(settled.seconds, 3)
+        log.info("fetched", job=job, tag=tag, bytes=settled.came, seconds=seconds, place=chosen.place)
+        told = {"tag": tag, "bytes": settled.came, "seconds": seconds, "place": chosen.place}
+        self._record.event("fetched", job, "", **told)
+
+    def _progress(self, there: int, total: int) -> None:
+        """Those who wait hear now and then how far it has come."""
+        now = time.monotonic()
+        if now - self._told_at >= TELL_S:
+            self._told_at = now
+            words = f"fetching the newest checkpoint: {there / 1e9:.2f} of {total / 1e9:.2f} GB are here"
+            for connection in self._parked & set(self._job.ranks):
+                connection.send(Park(words))
+
+
+def _reason(decision: Refuse | Stuck) -> str:
+    if isinstance(decision, Refuse):
+        return f"{decision.because}; {decision.advice}"
+    return f"{decision.candidate.words} cannot be fetched: {decision.because}"
+
 
 def _place(found: Committed) -> Place:
     manifest = found.manifest
@@ -101,9 +216,3 @@ def _whose(found: Committed | None, own: Path | None) -> str:
     if found is None:
         return ""
     return "own" if own is not None and found.path.is_relative_to(own) else "replica"
-
-
-def _newest(stores: Sequence[Path]) -> Committed | None:
-    """The newest checkpoint that verifies, over all stores."""
-    found = [c for store in stores if (c := newest_whole(store)) is not None]
-    return max(found, key=lambda c: (c.epoch, c.step), default=None)

@@ -51,12 +51,11 @@ def misfit(manifest: Manifest, world: World) -> str:
 
 def advice(manifest: Manifest) -> str:
     """What to do about a misfit."""
-    layout = manifest.layout
+    folders = f"--input_folder {manifest.tag} --output_folder {manifest.tag}_universal"
     return (
-        f"start the trainer with {words(asdict(layout))}; or convert the checkpoint once with DeepSpeed's"
-        f" ds_to_universal.py (--input_folder DIR/{manifest.tag} --output_folder DIR/{manifest.tag}_universal),"
-        ' commit that with \'outlast restore --universal\', and set "checkpoint": {"load_universal": true} in '
-        "DeepSpeed's configuration"
+        f"start the trainer with {words(asdict(manifest.layout))}; or convert the checkpoint once with"
+        f" DeepSpeed's ds_to_universal.py ({folders}), commit that with 'outlast restore --universal', and"
+        ' set "checkpoint": {"load_universal": true} in DeepSpeed\'s configuration'
     )
 
 

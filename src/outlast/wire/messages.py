@@ -160,7 +160,8 @@ class Agree:
 class StandDown:
     """A flush is over, or the job has moved on. ``then`` is ``train`` (go on) or ``exit``.
 
-    ``committed`` says that the checkpoint of flush ``id`` is safe in this node's folder.
+    ``committed`` says that the checkpoint of flush ``id`` is safe in this node's folder. ``refused``: this
+    run cannot go on here, and a person has to do what ``reason`` says.
     """
 
     type: ClassVar[str] = "stand_down"
@@ -168,6 +169,7 @@ class StandDown:
     then: str
     id: str = ""
     committed: bool = False
+    refused: bool = False
 
 
 FromHook = Hello | Progress | Ask | At | Saved | Failed | Done
