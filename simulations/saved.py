@@ -6,9 +6,11 @@ import pickle
 import random
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 from outlast.daemon.checkpoint.commit import CommitOrder, commit
+from outlast.wire.manifest import Part
 from outlast.wire.messages import Layout
 from outlast.wire.shards import state_name
 from outlast.wire.store import Committed, epoch_folder
@@ -59,6 +61,34 @@ def committed(
         shard_bytes=shard_bytes,
     )
     return commit(store, wanted, time.time())
+
+
+def committed_part(
+    store: Path,
+    step: int,
+    part: Part,
+    *,
+    epoch: int = 1,
+    layout: Layout = FOUR_RANKS,
+    shard_bytes: int = 4096,
+    seed: int | None = None,
+    flush_id: str | None = None,
+    everywhere: bool = False,
+) -> Committed:
+    """What one node of several saves of a tag: its ranks' files, rank 0's model too if ``everywhere``."""
+    wanted = order(step, epoch=epoch, layout=layout)
+    here = layout.world // len(part.nodes)
+    ranks = tuple(range(here * part.index, here * (part.index + 1)))
+    folder = epoch_folder(store, epoch) / f"{wanted.tag}.partial"
+    save_tag(folder, layout, seed=step if seed is None else seed, shard_bytes=shard_bytes)
+    own = {state_name(rank) for rank in ranks}
+    own |= {f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt" for rank in ranks}
+    own |= {"mp_rank_00_model_states.pt"} if everywhere or part.index == 0 else set()
+    for path in folder.iterdir():
+        if path.name not in own:
+            path.unlink()
+    flush_id = flush_id or wanted.flush_id
+    return commit(store, replace(wanted, part=part, ranks=ranks, flush_id=flush_id), time.time())
 
 
 def _noise(noise: random.Random, size: int) -> bytes:

@@ -28,6 +28,7 @@ from outlast.wire.manifest import (
     PARTIAL_SUFFIX,
     Manifest,
     ManifestError,
+    Part,
     check_name,
     check_path,
 )
@@ -47,7 +48,10 @@ class CommitError(Exception):
 
 @dataclass(frozen=True)
 class CommitOrder:
-    """What is to be committed: the ranks have all said that ``tag`` is saved at ``step``."""
+    """What is to be committed: the ranks have all said that ``tag`` is saved at ``step``.
+
+    With ``part`` those are the ``ranks`` of this node, and what they saved is its part of the checkpoint.
+    """
 
     job: str
     tag: str
@@ -56,6 +60,8 @@ class CommitOrder:
     flush_id: str
     reason: str
     layout: Layout
+    part: Part | None = None
+    ranks: tuple[int, ...] = ()
 
 
 def commit(store: Path, order: CommitOrder, created: float, *, step: Step = no_step) -> Committed:
@@ -67,7 +73,8 @@ def commit(store: Path, order: CommitOrder, created: float, *, step: Step = no_s
     final = epoch_folder(store, order.epoch) / _checked(order)
     partial = final.with_name(final.name + PARTIAL_SUFFIX)
     done = _already(final, order)
-    if done:
+    # The same step may have been saved anew after a restart, and the parts of two saves never go together.
+    if done and (order.part is None or not partial.is_dir()):
         return done
     try:
         return _commit(partial, final, order, created, step)
@@ -92,10 +99,11 @@ def _commit(partial: Path, final: Path, order: CommitOrder, created: float, step
         created=created,
         layout=order.layout,
         files=files,
+        part=order.part,
     )
     write_atomically(partial / MANIFEST_NAME, manifest.to_bytes(), step)
     step("manifest named")
-    put_in_place(partial, final, step)
+    put_in_place(partial, final, step, latest=order.part is None)
     return Committed(final.parent, final.name, manifest)
 
 
@@ -111,7 +119,9 @@ def _already(final: Path, order: CommitOrder) -> Committed | None:
     found = committed_at(final, order.epoch)
     if found is None or (found.manifest.job, found.step) != (order.job, order.step):
         return None
-    return None if verify(final) else found
+    if found.manifest.part != order.part:
+        return None
+    return None if verify(final, parts=True) else found
 
 
 def _saved_files(partial: Path) -> dict[str, int]:
@@ -134,7 +144,10 @@ def _saved_files(partial: Path) -> dict[str, int]:
 
 
 def _check_complete(sizes: dict[str, int], order: CommitOrder) -> None:
-    lacking = shards.expected(order.layout, set(sizes))
+    if order.part is not None:  # whether the shards of all nodes are there is seen where they come together
+        lacking = [name for rank in order.ranks if (name := shards.state_name(rank)) not in sizes]
+    else:
+        lacking = shards.expected(order.layout, set(sizes))
     if lacking:
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise CommitError(f"{lacking[0]}{more} is missing: not every rank has saved {order.tag}", lacking[0])

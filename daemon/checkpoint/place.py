@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from outlast.wire.digests import digest
 from outlast.wire.manifest import PART_SUFFIX, FileEntry
-from outlast.wire.store import walk
+from outlast.wire.store import Committed, proof_of, proven, walk
 
 LATEST = "latest"
 DELETED_SUFFIX = ".deleted"
@@ -80,8 +80,11 @@ def side_by_side(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
         return list(pool.map(work, items))
 
 
-def put_in_place(source: Path, final: Path, step: Step = no_step) -> None:
-    """Give a complete folder its final name. What has that name already is set aside, never deleted."""
+def put_in_place(source: Path, final: Path, step: Step = no_step, *, latest: bool = True) -> None:
+    """Give a complete folder its final name. What has that name already is set aside, never deleted.
+
+    With ``latest`` DeepSpeed's pointer goes there too; a part alone is nothing to point at.
+    """
     if os.path.lexists(final):
         set_aside(final)
         step("set aside")
@@ -91,8 +94,9 @@ def put_in_place(source: Path, final: Path, step: Step = no_step) -> None:
     if source.parent != final.parent:
         fsync(source.parent)
     step("folder synced")
-    point_latest(final.parent, final.name)
-    step("latest written")
+    if latest:
+        point_latest(final.parent, final.name)
+        step("latest written")
 
 
 def set_aside(path: Path) -> Path:
@@ -115,6 +119,13 @@ def point_latest(folder: Path, tag: str) -> bool:
         pass
     write_atomically(path, tag.encode())
     return True
+
+
+def prove(item: Committed) -> None:
+    """Record that the checkpoint of this part is whole at the receiver, and point DeepSpeed there."""
+    if not proven(item):
+        write_atomically(proof_of(item), item.manifest.flush_id.encode())
+    point_latest(item.folder, item.tag)
 
 
 def discard(path: Path) -> None:

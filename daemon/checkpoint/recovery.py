@@ -6,7 +6,8 @@ import math
 import re
 from pathlib import Path
 
-from outlast.daemon.checkpoint.locks import try_lock
+from outlast.daemon.checkpoint.locks import hold_folder, try_lock
+from outlast.daemon.checkpoint.parts import finish_parts
 from outlast.daemon.checkpoint.place import (
     DELETED_SUFFIX,
     LATEST,
@@ -18,7 +19,7 @@ from outlast.daemon.checkpoint.place import (
     point_latest,
     put_in_place,
 )
-from outlast.wire.manifest import PART_SUFFIX, PARTIAL_SUFFIX, Manifest, ManifestError, read
+from outlast.wire.manifest import PART_SUFFIX, PARTIAL_SUFFIX, Manifest, ManifestError, read, tag_of
 from outlast.wire.store import check_files, committed_at, epochs, folders, scan, scan_epoch, verify
 
 COMMIT_LOCK = ".commit.lock"
@@ -37,7 +38,7 @@ def recover(store: Path, *, step: Step = no_step) -> list[str]:
                 said += _finish(partial, partial.name.removesuffix(PARTIAL_SUFFIX), epoch, step)
         said += _finish_staged(store, folder, epoch, step)
         said += _mend_latest(folder, epoch)
-    return said
+    return said + _finish_parts(store, step)
 
 
 def sweep(store: Path, keep_partial: set[str]) -> list[str]:
@@ -63,18 +64,21 @@ def overtaken(store: Path, offered: tuple[int, int] | None = None) -> list[str]:
 
     Of another epoch or a lower step than the newest committed checkpoint, and nobody is at it: its sender
     never comes back to it. A tag that tells no step is kept. With ``offered``, an epoch and step that its
-    sender has gone on to, what is older than that is needless too.
+    sender has gone on to, what is older than that is needless too; but not a part, whose checkpoint other
+    nodes may still be at.
     """
-    newest = next(iter(scan(store)), None)
+    newest = next((item for item in scan(store) if item.whole), None)
     orders = [offered] if offered is not None else []
     orders += [(newest.epoch, newest.step)] if newest is not None else []
     if not orders:
         return []
-    least = max(orders)
+    least, sure = max(orders), orders[-1] if newest is not None else (0, 0)
     said = []
     for epoch, folder in epochs(store):
         tags = {path.name.removesuffix(SHEETS_SUFFIX) for path in folders(folder / STAGING)}
         keep = {tag for tag in tags if (epoch, _step_of(tag)) > least or (epoch, _step_of(tag)) == offered}
+        keep -= {tag for tag in tags if tag_of(tag) != tag}
+        keep |= {tag for tag in tags if tag_of(tag) != tag and (epoch, _step_of(tag_of(tag))) >= sure}
         said += _sweep_staging(folder / STAGING, keep)
     return said
 
@@ -96,7 +100,7 @@ def _finish(partial: Path, tag: str, epoch: int, step: Step) -> list[str]:
     found = committed_at(final, epoch)
     if found and not verify(final):
         return [f"{where} is superseded: {tag} is already committed."]
-    put_in_place(partial, final, step)
+    put_in_place(partial, final, step, latest=manifest.part is None)
     return [f"Finished the commit of {final.parent.name}/{tag} that a crash had cut off."]
 
 
@@ -106,7 +110,19 @@ def _finish_staged(store: Path, folder: Path, epoch: int, step: Step) -> list[st
     if not staged:
         return []
     with try_lock(store / COMMIT_LOCK) as held:
-        return [said for path in staged if held for said in _finish(path, path.name, epoch, step)]
+        return [said for path in staged if held for said in _finish_unwritten(path, epoch, step)]
+
+
+def _finish_unwritten(path: Path, epoch: int, step: Step) -> list[str]:
+    with hold_folder(path) as alone:
+        return _finish(path, path.name, epoch, step) if alone else []
+
+
+def _finish_parts(store: Path, step: Step) -> list[str]:
+    if not any(folders(folder / STAGING) for _, folder in epochs(store)):
+        return []
+    with try_lock(store / COMMIT_LOCK) as held:
+        return finish_parts(store, step) if held else []
 
 
 def epoch_folder_of(partial: Path) -> Path:
@@ -141,7 +157,7 @@ def _mend_latest(folder: Path, epoch: int) -> list[str]:
 def _sweep_staging(staging: Path, keep: set[str]) -> list[str]:
     said = []
     for tag in dict.fromkeys(path.name.removesuffix(SHEETS_SUFFIX) for path in folders(staging)):
-        if tag in keep:
+        if not keep.isdisjoint({tag, tag_of(tag)}):
             continue
         lock = staging / f"{tag}.lock"
         with try_lock(lock) as held:

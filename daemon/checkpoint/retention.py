@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from outlast.daemon.checkpoint.place import discard
-from outlast.wire.store import Committed, scan, verify
+from outlast.wire.store import Committed, proof_of, proven, scan, verify
 
 Order = tuple[int, int]
 
@@ -19,7 +19,8 @@ def prune(store: Path, keep: int = 2, replicated: set[Order] | None = None) -> l
 
     Kept are the newest ``keep`` whole ones (never fewer than two), and everything not older than the newest
     ``(epoch, step)`` in ``replicated``: with nothing replicated nothing is deleted. A job without a peer
-    passes its own checkpoints as replicated. Sizes are checked, digests are not; damaged folders stay.
+    passes its own checkpoints as replicated. Sizes are checked, digests are not; damaged folders stay. Of
+    parts those count whose checkpoint is known to be whole; others go once they are older than that.
     """
     return _discard(spare(store, keep, replicated or set()), max(keep, 2))
 
@@ -41,8 +42,9 @@ def prune_replicas(store: Path, keep: int, sure: Order, held: Collection[tuple[i
 
 
 def _beyond(store: Path, keep: int, sure: Order) -> list[Committed]:
-    whole = [item for item in scan(store) if not verify(item.path, digests=False)]
-    return [item for item in whole[keep:] if (item.epoch, item.step) < sure]
+    found = [item for item in scan(store) if not verify(item.path, digests=False, parts=True)]
+    kept = [item for item in found if item.whole or proven(item)][:keep]
+    return [item for item in found if item not in kept and (item.epoch, item.step) < sure]
 
 
 def _discard(items: list[Committed], keep: int) -> list[str]:
@@ -50,5 +52,6 @@ def _discard(items: list[Committed], keep: int) -> list[str]:
     deleted = []
     for item in items:
         discard(item.path)
+        proof_of(item).unlink(missing_ok=True)
         deleted.append(f"Deleted {item.folder.name}/{item.tag}: {newer} committed.")
     return deleted

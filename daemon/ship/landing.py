@@ -7,12 +7,14 @@ name. Everything can be repeated after kill -9.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from outlast.daemon.checkpoint.locks import try_lock
+from outlast.daemon.checkpoint import parts
+from outlast.daemon.checkpoint.locks import hold_folder, try_lock
 from outlast.daemon.checkpoint.place import (
     STAGING,
     Step,
@@ -55,7 +57,7 @@ from outlast.daemon.ship.space import free_bytes, free_files
 from outlast.daemon.ship.words import RefusedError
 from outlast.providers.base import Clock
 from outlast.wire.digests import CHUNK, chunks_in
-from outlast.wire.manifest import MANIFEST_NAME, FileEntry, Manifest
+from outlast.wire.manifest import MANIFEST_NAME, FileEntry, Manifest, tag_of
 from outlast.wire.store import Committed, check_file, committed_at, epoch_folder, newest_whole, scan
 
 COMMIT_WAIT_S = 30.0
@@ -145,13 +147,13 @@ class Landing:
         if isinstance(request, State):
             return self._state()
         if isinstance(request, Offer):
-            return self._offer(request.manifest)
+            return self._offer_of(request.manifest)
         if isinstance(request, Chunk):
             return self._chunk(request, source)
         if isinstance(request, Digests):
             return self._digests(request)
         if isinstance(request, Commit):
-            return self._alone(lambda: self._commit(request.epoch, request.tag))
+            return self._alone(lambda: self._commit_unwritten(request.epoch, request.tag))
         if isinstance(request, Warn):
             return self._warn(request)
         if isinstance(request, Stats):
@@ -161,7 +163,19 @@ class Landing:
     def _state(self) -> dict[str, Any]:
         newest = newest_whole(self._store, digests=False)
         place = {"epoch": newest.epoch, "tag": newest.tag, "step": newest.step} if newest else None
-        return {"ok": True, "fence": words.fence(self._store), "newest": place}
+        body = {"ok": True, "fence": words.fence(self._store), "newest": place}
+        unfinished = parts.open_parts(self._store, (newest.epoch, newest.step) if newest else None)
+        return {**body, "parts": [asdict(item) for item in unfinished]} if unfinished else body
+
+    def _offer_of(self, manifest: Manifest) -> dict[str, Any]:
+        if manifest.part is None:
+            return self._offer(manifest)
+        # Alone: while parts are put together, none of them changes.
+        return self._alone(lambda: self._offer_part(manifest))
+
+    def _offer_part(self, manifest: Manifest) -> dict[str, Any]:
+        parts.go_on(epoch_folder(self._store, manifest.epoch), manifest.tag, self._step)
+        return self._offer(manifest)
 
     def _offer(self, manifest: Manifest) -> dict[str, Any]:
         if manifest.job != self._job:
@@ -169,19 +183,17 @@ class Landing:
         self.check_fence(manifest.epoch)
         if self._committed(manifest):
             return {"ok": True, "want": []}
-        staging = self._staging(manifest.epoch, manifest.tag)
+        staging = self._staging(manifest.epoch, manifest.staged)
         self._sweep_for(manifest)
         staging.mkdir(parents=True, exist_ok=True)
         self._hold(staging)
-        self._offers.note(staging, manifest)
-        arrivals = Arrivals(staging, self._step)
-        for path in reuse(self._store, staging, manifest):
-            arrivals.drop(path)  # what came of it too early is of no use
-        want = [
-            item
-            for item in side_by_side(lambda entry: self._lacking(arrivals, entry), manifest.files)
-            if item
-        ]
+        with self.writing(staging):
+            self._offers.note(staging, manifest)
+            arrivals = Arrivals(staging, self._step)
+            for path in reuse(self._store, staging, manifest):
+                arrivals.drop(path)  # what came of it too early is of no use
+            looked = side_by_side(lambda entry: self._lacking(arrivals, entry), manifest.files)
+        want = [item for item in looked if item]
         self._check_room(staging, manifest, want)
         return {"ok": True, "want": want}
 
@@ -209,7 +221,8 @@ class Landing:
         free, files = self._room_left()
         tight = manifest.total_bytes + RESERVE_BYTES > free
         if tight or (files is not None and files < space.files_for(e.path for e in manifest.files)):
-            overtaken(self._store, (manifest.epoch, manifest.step))
+            moved_on = (manifest.epoch, manifest.step) if manifest.part is None else None
+            overtaken(self._store, moved_on)
 
     def _room_left(self) -> tuple[int, int | None]:
         there = next(path for path in (self._store, *self._store.parents) if path.is_dir())
@@ -228,11 +241,13 @@ class Landing:
         if staging != self._holding or self._clock.monotonic() >= self._look_at:
             self._open_for(chunk, staging)
         arrivals = Arrivals(staging, self._step)
-        try:
-            arrivals.take(chunk, data)
-        except OSError:
-            arrivals.drop(chunk.path)  # a full disk is not helped by keeping half a file
-            raise
+        staging.mkdir(parents=True, exist_ok=True)
+        with self.writing(staging):
+            try:
+                arrivals.take(chunk, data)
+            except OSError:
+                arrivals.drop(chunk.path)  # a full disk is not helped by keeping half a file
+                raise
         return {"ok": True}
 
     def _open_for(self, chunk: Chunk, staging: Path) -> None:
@@ -253,20 +268,54 @@ class Landing:
         some = found[request.first : request.first + MOST_DIGESTS]
         return {"ok": True, "digests": [digest.hex() for digest in some]}
 
+    @contextmanager
+    def writing(self, staging: Path) -> Iterator[None]:
+        """Whatever changes in a staging folder does so here, and never while it is committed."""
+        with hold_folder(staging, shared=True, wait_s=COMMIT_WAIT_S) as held:
+            if not held:
+                raise RefusedError(DAMAGED, f"{staging.name} is being committed here: offer it again")
+            yield
+
+    def _commit_unwritten(self, epoch: int, tag: str) -> dict[str, Any]:
+        """A session that nobody counts on any more may still be bringing other bytes of the same tag."""
+        staging = self._staging(epoch, tag)
+        with hold_folder(staging, wait_s=COMMIT_WAIT_S) as alone:
+            if not alone and staging.is_dir():
+                raise RefusedError(IO, f"another session is still writing to {tag} here")
+            return self._commit(epoch, tag)
+
     def _commit(self, epoch: int, tag: str) -> dict[str, Any]:
         self.check_fence(epoch)
         staging = self._staging(epoch, tag)
         manifest = offered(staging)
         if manifest is None:
-            done = committed_at(epoch_folder(self._store, epoch) / tag, epoch)
+            done = committed_at(epoch_folder(self._store, epoch) / tag_of(tag), epoch)
             if done is None:
                 raise RefusedError(BAD_REQUEST, f"{tag} was not offered in epoch {epoch}")
             return {"ok": True, "bytes": done.manifest.total_bytes}
+        if manifest.part is not None:
+            return self._commit_part(staging, manifest)
         if not self._committed(manifest):
             self._make_whole(staging, manifest)
             put_in_place(staging, epoch_folder(self._store, epoch) / tag, self._step)
         self._forget(staging)
         return {"ok": True, "bytes": manifest.total_bytes}
+
+    def _commit_part(self, staging: Path, part: Manifest) -> dict[str, Any]:
+        """Keep one node's part; with the last of them the checkpoint is committed."""
+        folder = epoch_folder(self._store, part.epoch)
+        waiting: tuple[str, ...] = ()
+        parts.go_on(folder, part.tag, self._step)
+        if not self._committed(part):
+            if parts.arrived(staging) != part:
+                self._make_whole(staging, part)
+            try:
+                waiting = parts.settle(folder, part, self._step)
+            except parts.MismatchError as exc:
+                raise RefusedError(BAD_REQUEST, f"{part.tag} cannot be put together: {exc}") from exc
+        if not waiting:
+            parts.forget_part(staging)
+        return {"ok": True, "bytes": part.total_bytes, "waiting": list(waiting)}
 
     def _forget(self, staging: Path) -> None:
         """What lay beside the staging folder of a checkpoint that is committed now."""
@@ -330,7 +379,10 @@ class Landing:
 
     def _committed(self, manifest: Manifest) -> bool:
         found = committed_at(epoch_folder(self._store, manifest.epoch) / manifest.tag, manifest.epoch)
-        return found is not None and found.manifest == manifest and not self._sizes_differ(found)
+        if found is None:
+            return False
+        same = found.manifest == manifest if manifest.part is None else parts.covers(found.manifest, manifest)
+        return same and not self._sizes_differ(found)
 
     def _sizes_differ(self, found: Committed) -> bool:
         return any(check_file(found.path, entry, digests=False) for entry in found.manifest.files)

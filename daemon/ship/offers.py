@@ -7,19 +7,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from outlast.daemon.checkpoint.parts import beside, offered
 from outlast.daemon.checkpoint.place import write_atomically
 from outlast.daemon.ship.protocol import BAD_REQUEST
 from outlast.daemon.ship.words import RefusedError
-from outlast.wire.manifest import FileEntry, Manifest, ManifestError, parse
+from outlast.wire.manifest import FileEntry, Manifest
 from outlast.wire.store import check_file, scan
-
-
-def offered(staging: Path) -> Manifest | None:
-    """The manifest last offered for a staging folder, or None."""
-    try:
-        return parse(_beside(staging).read_bytes())
-    except (FileNotFoundError, ManifestError):
-        return None
 
 
 class Offers:
@@ -31,7 +24,7 @@ class Offers:
     def note(self, staging: Path, manifest: Manifest) -> None:
         """Record an offer durably; it replaces an earlier one of that tag."""
         if offered(staging) != manifest:
-            write_atomically(_beside(staging), manifest.to_bytes())
+            write_atomically(beside(staging), manifest.to_bytes())
         self._files.pop(staging, None)
 
     def files(self, staging: Path) -> dict[str, FileEntry]:
@@ -69,5 +62,4 @@ def _link(source: Path, target: Path, entry: FileEntry) -> bool:
     return False
 
 
-def _beside(staging: Path) -> Path:
-    return staging.parent / f"{staging.name}.offer"
+__all__ = ["Offers", "offered", "reuse"]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from outlast.daemon.checkpoint.parts import Open
 from outlast.daemon.history.layout import MOST_BYTES, MOST_SEQ
 from outlast.wire.digests import CHUNK, chunks_in
 from outlast.wire.manifest import (
@@ -21,10 +22,13 @@ from outlast.wire.manifest import (
     MAX_NUMBER,
     MAX_SIZE,
     MAX_TEXT,
+    MOST_NODES,
     Manifest,
     ManifestError,
     check_name,
+    check_node,
     check_path,
+    check_staged,
     from_dict,
 )
 
@@ -39,6 +43,8 @@ MOST_PLACES: Final = 64
 # Replicas that stay at the receiver where the sender does not say, and the most it may ask for.
 KEEP: Final = 2
 MOST_KEEP: Final = 1000
+# Checkpoints that lack parts, in one answer.
+MOST_OPEN: Final = 1000
 
 FENCED: Final = "fenced"
 NO_SPACE: Final = "no_space"
@@ -258,6 +264,37 @@ def parse_state(body: dict[str, Any]) -> tuple[int, Newest | None]:
     return whole_number(body, "fence"), found
 
 
+def parse_parts(body: dict[str, Any]) -> tuple[Open, ...]:
+    """What an answer to ``state`` says of checkpoints that lack parts. Raises ProtocolError."""
+    items = body.get("parts", [])
+    if not isinstance(items, list) or len(items) > MOST_OPEN or not all(isinstance(i, dict) for i in items):
+        raise ProtocolError("parts is not a list of objects")
+    return tuple(
+        Open(
+            whole_number(item, "epoch"),
+            _tag(item),
+            whole_number(item, "step"),
+            _nodes(item.get("there")),
+            _nodes(item.get("lacks")),
+        )
+        for item in items
+    )
+
+
+def parse_waiting(body: dict[str, Any]) -> tuple[str, ...]:
+    """The nodes whose parts are missing yet, out of an answer to ``commit``. Raises ProtocolError."""
+    return _nodes(body.get("waiting", []))
+
+
+def _nodes(items: object) -> tuple[str, ...]:
+    if not isinstance(items, list) or len(items) > MOST_NODES:
+        raise ProtocolError("nodes is not a list")
+    try:
+        return tuple(check_node(item) for item in items)
+    except ManifestError as exc:
+        raise ProtocolError(str(exc)) from exc
+
+
 def parse_wanted(body: dict[str, Any], offered: Manifest) -> tuple[Wanted, ...]:
     """The files the peer wants, each of them one of ``offered``. Raises ProtocolError."""
     items = body.get("want")
@@ -354,12 +391,12 @@ def _chunk(body: dict[str, Any]) -> Chunk:
         raise ProtocolError("size of a chunk is 0")
     epoch, path = whole_number(body, "epoch"), check_path(body.get("path"))
     sha256 = body.get("sha256")
-    return Chunk(epoch, _tag(body), path, index, size, _sha256(sha256) if sha256 else "")
+    return Chunk(epoch, check_staged(body.get("tag")), path, index, size, _sha256(sha256) if sha256 else "")
 
 
 def _digests(body: dict[str, Any]) -> Digests:
     epoch, path = whole_number(body, "epoch"), check_path(body.get("path"))
-    return Digests(epoch, _tag(body), path, whole_number(body, "first", MAX_SIZE // CHUNK))
+    return Digests(epoch, check_staged(body.get("tag")), path, whole_number(body, "first", MAX_SIZE // CHUNK))
 
 
 def _hand_over(body: dict[str, Any]) -> HandOver:
@@ -412,7 +449,7 @@ _REQUESTS: dict[str, Callable[[dict[str, Any]], Request | Reading]] = {
     "offer": lambda body: Offer(from_dict(body.get("manifest"))),
     "chunk": _chunk,
     "digests": _digests,
-    "commit": lambda body: Commit(whole_number(body, "epoch"), _tag(body), _keep(body)),
+    "commit": lambda body: Commit(whole_number(body, "epoch"), check_staged(body.get("tag")), _keep(body)),
     "warn": _warn,
     "handover": _hand_over,
     "stats": _stats,

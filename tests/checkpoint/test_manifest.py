@@ -18,8 +18,12 @@ from outlast.wire.manifest import (
     FileEntry,
     Manifest,
     ManifestError,
+    Part,
+    check_name,
+    check_staged,
     parse,
     read,
+    tag_of,
 )
 from outlast.wire.messages import Layout
 
@@ -55,6 +59,79 @@ def test_a_manifest_reads_back_as_it_was_written(
     manifest = Manifest(job, tag, step, epoch, "f-1", reason, created, Layout(4, 2, 2, 1, 3), entries)
     assert parse(manifest.to_bytes()) == manifest
     assert manifest.total_bytes == sum(entry.size for entry in entries)
+
+
+def part_body(part: object, **changes: Any) -> dict[str, Any]:
+    """A valid manifest's values but for its part."""
+    return body(format=3, chunk=1 << 20, part=part, **changes)
+
+
+@given(
+    nodes=st.lists(
+        st.from_regex(r"[A-Za-z0-9._-]{1,40}", fullmatch=True), min_size=2, max_size=5, unique=True
+    ),
+    data=st.data(),
+)
+def test_a_part_reads_back_and_is_no_format_that_older_readers_know(
+    nodes: list[str], data: st.DataObject
+) -> None:
+    """Who does not know parts must refuse one by its format, and never take it for a checkpoint."""
+    part = Part(data.draw(st.integers(0, len(nodes) - 1)), tuple(nodes))
+    entries = (FileEntry("a.pt", 1, SHA),)
+    manifest = Manifest("gpt", "global_step1", 1, 0, "f-1", "r", 0.0, Layout(4), entries, part)
+    assert parse(manifest.to_bytes()) == manifest
+    assert manifest.as_dict()["format"] == 3
+    assert check_staged(manifest.staged) == manifest.staged
+    assert tag_of(manifest.staged) == "global_step1"
+    with pytest.raises(ManifestError):
+        check_name(manifest.staged, "tag")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        None, [], "x", {}, {"index": 0}, {"nodes": ["a", "b"]}, {"index": 0, "nodes": ["a"]},
+        {"index": 2, "nodes": ["a", "b"]}, {"index": -1, "nodes": ["a", "b"]},
+        {"index": True, "nodes": ["a", "b"]},
+        {"index": 0, "nodes": ["a", "a"]}, {"index": 0, "nodes": ["a", "../b"]},
+        {"index": 0, "nodes": ["a", 1]},
+        {"index": 0, "nodes": ["a", ""]}, {"index": 0, "nodes": ["a", "b\n"]}, {"index": 0, "nodes": "ab"},
+        {"index": 0, "nodes": [f"n{i}" for i in range(1025)]}, {"index": 0, "nodes": ["a", "b" * 254]},
+    ],
+)  # fmt: skip
+def test_a_part_out_of_bounds_is_refused(part: object) -> None:
+    """Names, their number and the index are bounded; nothing is guessed."""
+    parse(json.dumps(part_body({"index": 1, "nodes": ["a", "b"]})).encode())
+    with pytest.raises(ManifestError):
+        parse(json.dumps(part_body(part)).encode())
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["index", "nodes"]) | st.text(max_size=4), inner, max_size=3),
+))  # fmt: skip
+def test_any_part_is_refused_or_reads_back(part: object) -> None:
+    """Whatever stands there, it is an error or a value that comes back as it was."""
+    try:
+        manifest = parse(json.dumps(part_body(part)).encode())
+    except ManifestError:
+        return
+    assert parse(manifest.to_bytes()) == manifest
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x.part-", "x.part-a", "x.part-00", "x.part-12345", ".part-1", "x.part-1.part-2", "../x.part-1",
+     "x.parts", "x.partial.part-1", "", 7, None],
+)  # fmt: skip
+def test_a_staged_name_is_a_tag_or_a_part_of_one(name: object) -> None:
+    """Nothing else names a folder at a receiver."""
+    if name in ("x.part-", "x.part-a"):
+        assert check_staged(name) == name  # a tag of that name, odd as it is
+        return
+    with pytest.raises(ManifestError):
+        check_staged(name)
 
 
 @given(st.binary(max_size=200) | st.recursive(

@@ -18,7 +18,9 @@ NOTHING = io.BytesIO()
 def chunk_of(item: Committed, entry: FileEntry, index: int) -> tuple[Chunk, bytes]:
     """One chunk of a file as its sender sends it."""
     data = (item.path / entry.path).read_bytes()[CHUNK * index : CHUNK * (index + 1)]
-    return Chunk(item.epoch, item.tag, entry.path, index, len(data), hashlib.sha256(data).hexdigest()), data
+    return Chunk(
+        item.epoch, item.manifest.staged, entry.path, index, len(data), hashlib.sha256(data).hexdigest()
+    ), data
 
 
 def put(landing: Landing, item: Committed, entry: FileEntry, indices: Iterable[int] | None = None) -> None:
@@ -34,10 +36,11 @@ def offer(landing: Landing, item: Committed) -> dict[str, list[tuple[int, int]]]
     return {want["path"]: want["missing"] for want in answer["want"]}
 
 
-def deliver(landing: Landing, item: Committed) -> None:
-    """Offer, send and commit."""
+def deliver(landing: Landing, item: Committed) -> list[str]:
+    """Offer, send and commit; the nodes whose parts are missing, where the checkpoint is one of several."""
     wanted = offer(landing, item)
     for entry in item.manifest.files:
         if entry.path in wanted:
             put(landing, item, entry)
-    landing.answer(Commit(item.epoch, item.tag), NOTHING)
+    answer = landing.answer(Commit(item.epoch, item.manifest.staged), NOTHING)
+    return list(answer.get("waiting", []))

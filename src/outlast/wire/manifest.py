@@ -21,6 +21,8 @@ MANIFEST_NAME = "outlast.manifest.json"
 FORMAT = 2
 # Format 1 had the SHA-256 of each whole file; it is read, and never written anew.
 WHOLE_FILES = 1
+# One node's part of a checkpoint of several: a format of its own, so that who does not know parts refuses it.
+ONE_PART = 3
 PART_SUFFIX = ".outlast-part"
 PARTIAL_SUFFIX = ".partial"
 MAX_BYTES = 16 * 1024 * 1024
@@ -30,9 +32,13 @@ MAX_NUMBER = 1 << 53
 MAX_TEXT = 4096
 LEAST_CHUNK = 64 * 1024
 MOST_CHUNK = 64 * 1024 * 1024
+MOST_NODES = 1024
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_RESERVED = re.compile(r".*\.(partial|deleted|chunks|damaged-[0-9]+)")
+_RESERVED = re.compile(r".*\.(partial|deleted|chunks|damaged-[0-9]+|part-[0-9]+|parts)")
+_STAGED = re.compile(r"(.*)\.part-(?:0|[1-9][0-9]{0,3})")
+_MERGED = ".parts"
+_NODE = re.compile(r"[A-Za-z0-9._-]{1,253}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -54,8 +60,24 @@ class FileEntry:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Which part of a checkpoint a manifest tells of: what ``nodes[index]`` has saved, of all ``nodes``."""
+
+    index: int
+    nodes: tuple[str, ...]
+
+    @property
+    def node(self) -> str:
+        """The node that has saved it."""
+        return self.nodes[self.index]
+
+
+@dataclass(frozen=True)
 class Manifest:
-    """What one checkpoint consists of. ``created`` is UTC epoch seconds."""
+    """What one checkpoint consists of. ``created`` is UTC epoch seconds.
+
+    With ``part`` it is one node's share alone, and no checkpoint until all shares have come together.
+    """
 
     job: str
     tag: str
@@ -66,6 +88,12 @@ class Manifest:
     created: float
     layout: Layout
     files: tuple[FileEntry, ...]
+    part: Part | None = None
+
+    @property
+    def staged(self) -> str:
+        """The name under which it arrives at a receiver: the tag, or one for each part of it."""
+        return self.tag if self.part is None else f"{self.tag}.part-{self.part.index}"
 
     @property
     def total_bytes(self) -> int:
@@ -77,8 +105,11 @@ class Manifest:
         body = asdict(self)
         keys = ("path", "size", "sha256")
         body["files"] = [{key: getattr(entry, key) for key in keys} for entry in self.files]
+        if self.part is None:
+            del body["part"]
         chunk = self.files[0].chunk
-        return {"format": FORMAT, "chunk": chunk, **body} if chunk else {"format": WHOLE_FILES, **body}
+        form = FORMAT if self.part is None else ONE_PART
+        return {"format": form, "chunk": chunk, **body} if chunk else {"format": WHOLE_FILES, **body}
 
     def to_bytes(self) -> bytes:
         """The manifest as the bytes of its file."""
@@ -92,6 +123,25 @@ def check_name(value: object, what: str) -> str:
     if _RESERVED.fullmatch(value):
         raise ManifestError(f"{what} {value!r} ends like a folder that is not committed")
     return value
+
+
+def check_node(value: object) -> str:
+    """``value`` if it may name a node. Raises ManifestError."""
+    if not isinstance(value, str) or _NODE.fullmatch(value) is None:
+        raise ManifestError(f"node {value!r:.200} is not a name of letters, digits, '.', '_' and '-'")
+    return value
+
+
+def check_staged(value: object) -> str:
+    """``value`` if it may name what arrives at a receiver: a tag, or a part of one. Raises ManifestError."""
+    part = _STAGED.fullmatch(value) if isinstance(value, str) else None
+    return f"{check_name(part[1], 'tag')}{part[0][len(part[1]) :]}" if part else check_name(value, "tag")
+
+
+def tag_of(staged: str) -> str:
+    """The tag that the name of a part belongs to, or of the folder in which parts are put together."""
+    part = _STAGED.fullmatch(staged)
+    return part[1] if part else staged.removesuffix(_MERGED)
 
 
 def check_path(value: object) -> str:
@@ -124,11 +174,11 @@ def from_dict(body: object) -> Manifest:
     if not isinstance(body, dict):
         raise ManifestError("manifest is not a JSON object")
     form = body.get("format")
-    if isinstance(form, bool) or form not in (WHOLE_FILES, FORMAT):
+    if isinstance(form, bool) or form not in (WHOLE_FILES, FORMAT, ONE_PART):
         raise ManifestError(
-            f"manifest has format {form!r:.50}; this version reads {WHOLE_FILES} and {FORMAT}"
+            f"manifest has format {form!r:.50}; this version reads {WHOLE_FILES} to {ONE_PART}"
         )
-    chunk = _number(body, "chunk", most=MOST_CHUNK, least=LEAST_CHUNK) if form == FORMAT else 0
+    chunk = _number(body, "chunk", most=MOST_CHUNK, least=LEAST_CHUNK) if form != WHOLE_FILES else 0
     return Manifest(
         job=check_name(body.get("job"), "job"),
         tag=check_name(body.get("tag"), "tag"),
@@ -139,6 +189,7 @@ def from_dict(body: object) -> Manifest:
         created=_instant(body),
         layout=_layout(body.get("layout")),
         files=_files(body.get("files"), chunk),
+        part=_part(body.get("part")) if form == ONE_PART else None,
     )
 
 
@@ -186,6 +237,18 @@ def _layout(body: object) -> Layout:
     world = _number(body, "world", least=1)
     sizes = {key: _number(body, key, least=1) for key in ("data", "tensor", "pipeline") if key in body}
     return Layout(world, **sizes, zero_stage=stage)
+
+
+def _part(body: object) -> Part:
+    if not isinstance(body, dict):
+        raise ManifestError("part is not a JSON object")
+    nodes = body.get("nodes")
+    if not isinstance(nodes, list) or not 2 <= len(nodes) <= MOST_NODES:
+        raise ManifestError(f"part.nodes is not a list of 2 to {MOST_NODES} names")
+    names = tuple(check_node(item) for item in nodes)
+    if len(set(names)) != len(names):
+        raise ManifestError("part.nodes names a node twice")
+    return Part(_number(body, "index", most=len(names) - 1), names)
 
 
 def _files(body: object, chunk: int) -> tuple[FileEntry, ...]:

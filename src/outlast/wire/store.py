@@ -23,6 +23,8 @@ from outlast.wire.manifest import (
     read,
 )
 
+# Beside a part, once its checkpoint is whole at the receiver: the flush that saved it.
+PROOF_SUFFIX = ".whole"
 _EPOCH = re.compile(r"epoch-(0|[1-9][0-9]{0,15})")
 
 
@@ -48,6 +50,11 @@ class Committed:
     def epoch(self) -> int:
         """The epoch it was saved in."""
         return self.manifest.epoch
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is a checkpoint; else it is one node's part of one, and nobody can resume from it."""
+        return self.manifest.part is None
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ def folders(parent: Path) -> list[Path]:
 
 
 def scan(store: Path) -> list[Committed]:
-    """All committed checkpoints, newest ``(epoch, step)`` first. Sizes and digests are not looked at."""
+    """All that is committed, also parts, newest ``(epoch, step)`` first. No file is looked at."""
     found = [item for epoch, folder in epochs(store) for item in scan_epoch(folder, epoch)]
     return sorted(found, key=lambda item: (item.epoch, item.step, item.manifest.created), reverse=True)
 
@@ -103,19 +110,46 @@ def committed_at(path: Path, epoch: int) -> Committed | None:
 
 
 def newest_whole(store: Path, *, digests: bool = True) -> Committed | None:
-    """The newest committed checkpoint that verifies; damaged ones are passed over. None if there is none."""
+    """The newest committed checkpoint that verifies, no part of one; damaged ones are passed over."""
     for item in scan(store):
-        if not verify(item.path, digests=digests):
+        if item.whole and not verify(item.path, digests=digests):
+            return item
+    return None
+
+
+def proof_of(item: Committed) -> Path:
+    """The file that says that the checkpoint of this part is whole elsewhere."""
+    return item.folder / f"{item.tag}{PROOF_SUFFIX}"
+
+
+def proven(item: Committed) -> bool:
+    """Whether this is a part of a checkpoint that is known to be whole: every node of the job had its own."""
+    try:
+        return not item.whole and proof_of(item).read_bytes() == item.manifest.flush_id.encode()
+    except OSError:
+        return False
+
+
+def newest_usable(store: Path, *, digests: bool = True) -> Committed | None:
+    """The newest that verifies of whole checkpoints and of parts whose checkpoint is whole: for one node of
+    several, each of which has its own part."""
+    for item in scan(store):
+        if (item.whole or proven(item)) and not verify(item.path, digests=digests, parts=True):
             return item
     return None
 
 
 def verify(
-    path: Path, *, digests: bool = True, progress: Callable[[int], None] | None = None
+    path: Path,
+    *,
+    digests: bool = True,
+    parts: bool = False,
+    progress: Callable[[int], None] | None = None,
 ) -> list[Problem]:
     """Everything wrong with the checkpoint folder ``path``; empty means whole.
 
-    Without a manifest the files are judged by DeepSpeed's naming and their own archives' checksums.
+    To be one node's part of a checkpoint is a problem as well, unless ``parts`` may be. Without a manifest
+    the files are judged by DeepSpeed's naming and their own archives' checksums.
     ``progress`` is called with the number of bytes of each file once it has been looked at.
     """
     if path.is_symlink() or not path.is_dir():
@@ -130,6 +164,9 @@ def verify(
         return [*problems, Problem(MANIFEST_NAME, what), *_structure(path)]
     if manifest.tag != path.name.removesuffix(PARTIAL_SUFFIX):
         problems.append(Problem(MANIFEST_NAME, f"is of tag {manifest.tag}, not of this folder"))
+    if manifest.part is not None and not parts:
+        count = len(manifest.part.nodes)
+        problems.append(Problem(MANIFEST_NAME, f"the part of {manifest.part.node}, one of {count} nodes"))
     epoch = _EPOCH.fullmatch(path.absolute().parent.name)
     if epoch and int(epoch[1]) != manifest.epoch:
         problems.append(Problem(MANIFEST_NAME, f"is of epoch {manifest.epoch}, not of {epoch[0]}"))
