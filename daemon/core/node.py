@@ -16,6 +16,7 @@ from outlast.daemon.core.facts import Place, Role
 from outlast.daemon.core.job import Job
 from outlast.daemon.core.keeper import Keeper
 from outlast.daemon.core.launch import Launcher, Start
+from outlast.daemon.core.places import open_peer, open_store
 from outlast.daemon.core.record import Record
 from outlast.daemon.core.sources import PeerSource, Source, StoreSource
 from outlast.daemon.core.standby import Standby
@@ -24,8 +25,7 @@ from outlast.daemon.core.stores import Replicas, StoreKeeper
 from outlast.daemon.core.trainers import Connection
 from outlast.daemon.core.warner import Warner
 from outlast.daemon.core.welcome import Welcome
-from outlast.daemon.ship.link import Peer, PeerSettings
-from outlast.daemon.store.destination import StoreDestination, StoreSettings
+from outlast.daemon.ship.link import Peer
 from outlast.providers.base import Clock
 from outlast.wire.messages import FromHook
 from outlast.wire.store import scan
@@ -65,7 +65,7 @@ def _desk(settings: Settings, job_settings: JobSettings, clock: Clock, record: R
     job = Job(name, job_settings.checkpoints, job_settings.every_s, state, clock, record)
     if state.role is not Role.STANDBY:
         _take_up_newest(job, stores)
-    peer = _peer(job_settings, clock)
+    peer = open_peer(job_settings, clock)
     welcome = Welcome(job, stores, record)
     errands = Errands(job, peer, stores, state_file, clock, record)
     kept = _replicas(job_settings, job, errands, stores, clock, record)
@@ -105,27 +105,6 @@ def _take_up_newest(job: Job, stores: list[Path]) -> None:
             job.found(Place(found.epoch, found.tag, found.step, flush, size, manifest.created))
 
 
-def _peer(settings: JobSettings, clock: Clock) -> Peer | None:
-    peer = settings.peer
-    if peer is None:
-        return None
-    return Peer(
-        PeerSettings(
-            host=peer.host,
-            port=peer.port,
-            user=peer.user,
-            host_key=peer.host_key,
-            key=peer.key,
-            bulk=peer.bulk,
-            channels=peer.channels,
-            limit_bytes_s=peer.limit,
-            keep=peer.keep,
-        ),
-        settings.name,
-        clock,
-    )
-
-
 def _replicas(
     settings: JobSettings, job: Job, errands: Errands, folders: list[Path], clock: Clock, record: Record
 ) -> Replicas | None:
@@ -133,10 +112,7 @@ def _replicas(
         return None
     keepers = []
     for given in settings.stores:
-        wanted = StoreSettings(
-            given.url, given.endpoint, given.region, given.account, given.keep, given.read_back
-        )
-        destination = StoreDestination(wanted, settings.name, clock)
+        destination = open_store(given, settings.name, clock)
         keepers.append(StoreKeeper(job, destination, folders, errands.peer_fact, clock, record))
     for keeper in keepers:
         keeper.arrived = errands.stored

@@ -61,13 +61,15 @@ class Search:
     stores: Sequence[Path]
     sources: Sequence[Source] = ()
     look_s: float = LOOK_S
+    at_home: bool = True  # whether what is on this node counts
     on_fetch: Callable[[Candidate], None] = field(default=lambda _candidate: None)
 
     async def look(self, *, elsewhere: bool = True) -> Seen:
         """Ask all places at once; one that fails or takes too long is silent, with a reason."""
         sources = self.sources if elsewhere else ()
         asked = asyncio.gather(*(self._ask(number, one) for number, one in enumerate(sources)))
-        found, told = await asyncio.gather(asyncio.to_thread(here, self.stores), asked)
+        local = asyncio.to_thread(here, self.stores if self.at_home else ())
+        found, told = await asyncio.gather(local, asked)
         found += [one for answer in told if isinstance(answer, list) for one in answer]
         return Seen(tuple(found), tuple(answer for answer in told if isinstance(answer, Silent)))
 

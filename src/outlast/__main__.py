@@ -15,6 +15,7 @@ COMMANDS = {
     "status": ("outlast.daemon.cli.status", "show what the daemon sees, has decided and why"),
     "checkpoint": ("outlast.daemon.cli.ask", "save and commit a checkpoint now"),
     "takeover": ("outlast.daemon.cli.ask", "make this standby the primary"),
+    "restore": ("outlast.daemon.cli.restore", "fetch the newest checkpoint from wherever it is"),
     "verify": ("outlast.daemon.cli.verify", "check a checkpoint, or a folder of them, file by file"),
     "history": ("outlast.daemon.cli.history", "what has happened: spells, interruptions, the timeline"),
     "rates": ("outlast.daemon.cli.rates", "how often each pool is taken back, with ranges and verdicts"),
