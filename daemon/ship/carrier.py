@@ -19,7 +19,7 @@ from outlast.daemon.ship.limit import Limit
 from outlast.daemon.ship.openssh import OpenSsh
 from outlast.daemon.ship.rsync import Rsync
 from outlast.daemon.ship.session import Channels, Opener, PeerUnreachable
-from outlast.daemon.ship.shipment import Shipment, check_here, unsent
+from outlast.daemon.ship.shipment import Landed, Shipment, check_here, unsent
 from outlast.daemon.ship.transfer import Transfer
 from outlast.daemon.ship.way import Way
 from outlast.providers.base import Clock
@@ -40,7 +40,7 @@ class Shipped:
     """A checkpoint is committed at the peer: bytes that went over the wire, bytes it has, seconds taken.
 
     ``early`` of the bytes went while it was still being saved; the seconds count from its commit here, and
-    ``sending_s`` from when the first chunk had left.
+    ``sending_s`` from when the first chunk had left. A part waits there for the parts of ``waiting``.
     """
 
     bytes_sent: int
@@ -48,6 +48,7 @@ class Shipped:
     seconds: float
     early: int = 0
     sending_s: float = 0.0
+    waiting: tuple[str, ...] = ()
 
     @property
     def bytes_s(self) -> float | None:
@@ -110,9 +111,9 @@ class Carrier:
                 following.cancel()
                 await asyncio.gather(following, return_exceptions=True)
             early, began = transfer.bytes_sent, self._clock.monotonic()
-            total = await self._deliver(connection, transfer, committed, count, lend=False)
+            landed = await self._deliver(connection, transfer, committed, count, lend=False)
             took = self._clock.monotonic() - began
-            return Shipped(transfer.bytes_sent, total, took, early, count.seconds)
+            return Shipped(transfer.bytes_sent, landed.bytes, took, early, count.seconds, landed.waiting)
 
     async def _ship(
         self,
@@ -123,15 +124,17 @@ class Carrier:
     ) -> Shipped:
         began = self._clock.monotonic()
         count = _Count(progress, self._clock)
-        place = (committed.epoch, committed.tag)
+        place = (committed.epoch, committed.staged)
         transfer = Transfer(opener, place, committed.path, self._sessions(), self._limit, count.add)
         async with self._running(connection, transfer):
             lend = isinstance(opener, Channels)
             if not lend:
                 transfer.warm(committed.manifest.total_bytes)
-            total = await self._deliver(connection, transfer, committed, count, lend=lend)
-            took = self._clock.monotonic() - began
-            return Shipped(transfer.bytes_sent, total, took, sending_s=count.seconds)
+            landed = await self._deliver(connection, transfer, committed, count, lend=lend)
+            took, sending_s = self._clock.monotonic() - began, count.seconds
+            return Shipped(
+                transfer.bytes_sent, landed.bytes, took, sending_s=sending_s, waiting=landed.waiting
+            )
 
     async def _deliver(
         self,
@@ -141,17 +144,17 @@ class Carrier:
         count: _Count,
         *,
         lend: bool,
-    ) -> int:
+    ) -> Landed:
         keep = self._settings.keep
         async with Shipment(Channels(connection), transfer, committed, self._clock, keep) as shipment:
             wanted = await shipment.offer()
             size = committed.manifest.total_bytes
             count.begin(size, size - unsent(wanted, committed))
             await shipment.feed(wanted, lend=lend)
-            total = await shipment.settle()
+            landed = await shipment.settle()
         count.finish()
         self._before, self._last_bytes = await asyncio.to_thread(firsts, committed), size
-        return total
+        return landed
 
     async def _by_rsync(
         self, connection: asyncssh.SSHClientConnection, committed: Committed, progress: Progress | None
@@ -160,7 +163,7 @@ class Carrier:
         count = _Count(progress, self._clock)
         opener = Channels(connection)
         transfer = Transfer(
-            opener, (committed.epoch, committed.tag), committed.path, 1, self._limit, count.add
+            opener, (committed.epoch, committed.staged), committed.path, 1, self._limit, count.add
         )
         async with (
             self._running(connection, transfer),
@@ -171,9 +174,10 @@ class Carrier:
             count.begin(size, size - left)
             if wanted:
                 await Rsync().send(opener, committed, wanted, count.add)
-            total = await shipment.settle()
+            landed = await shipment.settle()
         count.finish()
-        return Shipped(left, total, self._clock.monotonic() - began, sending_s=count.seconds)
+        took, sending_s = self._clock.monotonic() - began, count.seconds
+        return Shipped(left, landed.bytes, took, sending_s=sending_s, waiting=landed.waiting)
 
     def _opener(self, connection: asyncssh.SSHClientConnection, size: int) -> Opener:
         kind, channels = self._settings.bulk, Channels(connection)

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import asyncssh
 
 from outlast.daemon.checkpoint.arriving import land
+from outlast.daemon.checkpoint.parts import Open
 from outlast.daemon.checkpoint.place import Step, no_step
 from outlast.daemon.ship import fetching
 from outlast.daemon.ship.carrier import Carrier, Progress, Shipped
@@ -24,6 +25,7 @@ from outlast.daemon.ship.protocol import (
     State,
     Stats,
     Warn,
+    parse_parts,
     parse_state,
     whole_number,
 )
@@ -43,7 +45,8 @@ _BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 class PeerState:
     """The peer as last heard. ``reachable`` is None until tried; ``newest`` is (epoch, tag, step).
 
-    ``fence`` is the lowest epoch it accepts. ``since`` is the monotonic second ``reachable`` took its value.
+    ``parts`` are checkpoints that it lacks parts of. ``fence`` is the lowest epoch it accepts. ``since`` is
+    the monotonic second ``reachable`` took its value.
     """
 
     reachable: bool | None
@@ -51,6 +54,7 @@ class PeerState:
     newest: tuple[int, str, int] | None
     fence: int
     since: float
+    parts: tuple[Open, ...] = ()
 
 
 class Peer:
@@ -102,16 +106,19 @@ class Peer:
         """Ask the peer for its fence and newest checkpoint; the result is ``state`` as well."""
         connection = await self._connected()
         async with Session(Channels(connection)) as session:
-            fence, newest = read(parse_state, await session.ask(State()))
+            answer = await session.ask(State())
+            (fence, newest), parts = read(parse_state, answer), read(parse_parts, answer)
             began = self._clock.monotonic()
             await session.ask(State())  # the receiver runs by now: this takes no longer than the way there
             self._carrier.rtt_s = self._clock.monotonic() - began
         place = (newest.epoch, newest.tag, newest.step) if newest else None
-        self._heard(reachable=True, because="", newest=place, fence=fence)
+        self._heard(reachable=True, because="", newest=place, fence=fence, parts=parts)
         return self.state
 
     async def ship(self, committed: Committed, progress: Progress | None = None) -> Shipped:
         """Have the peer commit a checkpoint, sending only what it lacks; can be cancelled at any time.
+
+        What one node of several saved is kept there until the parts of the others, ``waiting``, have come.
 
         ``progress`` is called with bytes there and bytes in all. A file that is damaged here is not sent:
         PeerRefused with code ``damaged``.
@@ -119,6 +126,9 @@ class Peer:
         connection = await self._connected()
         with self._doubted(connection):
             shipped = await self._carrier.ship(connection, committed, progress)
+        if shipped.waiting:
+            self._heard(reachable=True, because="")
+            return shipped
         self._note_newest((committed.epoch, committed.tag, committed.step))
         return shipped
 

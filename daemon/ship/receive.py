@@ -31,7 +31,7 @@ from outlast.daemon.ship.protocol import (
 )
 from outlast.daemon.ship.serving import Serving
 from outlast.providers.base import SystemClock
-from outlast.wire.manifest import ManifestError, check_name
+from outlast.wire.manifest import ManifestError, check_name, check_staged
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name
@@ -163,8 +163,9 @@ def serve_rsync(landing: Landing, words: list[str]) -> int:
 
     try:
         epoch, tag = words
-        folder = landing.staging(_whole_number(epoch), check_name(tag, "tag"))
-        return subprocess.call(RSYNC_SERVER, cwd=folder, env={"PATH": os.defpath, "LC_ALL": "C"})
+        folder = landing.staging(_whole_number(epoch), check_staged(tag))
+        with landing.writing(folder):
+            return subprocess.call(RSYNC_SERVER, cwd=folder, env={"PATH": os.defpath, "LC_ALL": "C"})
     except RefusedError as exc:
         print(f"{exc.code}: {exc}", file=sys.stderr)
     except (ValueError, OSError) as exc:

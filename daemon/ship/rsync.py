@@ -43,7 +43,7 @@ class Rsync:
         PeerRefused with the receiver's reason.
         """
         manifest = committed.manifest
-        async with Session(opener, f"{BULK_COMMAND} {manifest.epoch} {manifest.tag}") as session:
+        async with Session(opener, f"{BULK_COMMAND} {manifest.epoch} {manifest.staged}") as session:
             ours, theirs = socket.socketpair()
             try:
                 process = await _start(committed.path, theirs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,6 +20,7 @@ from outlast.daemon.ship.protocol import (
     Request,
     Wanted,
     parse_digests,
+    parse_waiting,
     parse_wanted,
     whole_number,
 )
@@ -31,6 +33,14 @@ from outlast.wire.store import Committed, check_files
 T = TypeVar("T")
 ROUNDS = 3
 _REUSE_S = 20.0  # the receiver ends a session that is idle for longer
+
+
+@dataclass(frozen=True)
+class Landed:
+    """The peer has committed ``bytes`` of it; a part waits there for the parts of the nodes ``waiting``."""
+
+    bytes: int
+    waiting: tuple[str, ...] = ()
 
 
 async def check_here(committed: Committed, *, digests: bool) -> None:
@@ -90,8 +100,8 @@ class Shipment:
         for path, indices in differing.items():
             self._transfer.feed(path, indices, self._sizes[path], again=True)
 
-    async def settle(self) -> int:
-        """Wait for the chunks, then commit; returns the bytes that the peer has."""
+    async def settle(self) -> Landed:
+        """Wait for the chunks, then commit."""
         for _ in range(ROUNDS - 1):
             await self._transfer.drain()
             try:
@@ -105,9 +115,9 @@ class Shipment:
         await self._transfer.drain()
         return await self._commit()
 
-    async def _commit(self) -> int:
-        answer = await self._ask(Commit(self._committed.epoch, self._committed.tag, self._keep), COMMIT_S)
-        return read(lambda body: whole_number(body, "bytes"), answer)
+    async def _commit(self) -> Landed:
+        answer = await self._ask(Commit(self._committed.epoch, self._committed.staged, self._keep), COMMIT_S)
+        return read(lambda body: Landed(whole_number(body, "bytes"), parse_waiting(body)), answer)
 
     async def _differing(self, path: str) -> list[int]:
         """The chunks of a file that changed after they had been sent."""
@@ -118,7 +128,7 @@ class Shipment:
     async def _digests(self, path: str, count: int) -> list[bytes]:
         found: list[bytes] = []
         while len(found) < count:
-            request = Digests(self._committed.epoch, self._committed.tag, path, len(found))
+            request = Digests(self._committed.epoch, self._committed.staged, path, len(found))
             some = read(parse_digests, await self._ask(request, SYNC_S))
             if not some:
                 break
@@ -150,4 +160,4 @@ def unsent(wanted: tuple[Wanted, ...], committed: Committed) -> int:
     return sum(min(CHUNK * (first + many), sizes[item.path]) - CHUNK * first for item, first, many in runs)
 
 
-__all__ = ["Shipment", "check_here", "read", "unsent"]
+__all__ = ["Landed", "Shipment", "check_here", "read", "unsent"]

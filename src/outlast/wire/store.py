@@ -52,6 +52,11 @@ class Committed:
         return self.manifest.epoch
 
     @property
+    def staged(self) -> str:
+        """The name under which it is sent."""
+        return self.manifest.staged
+
+    @property
     def whole(self) -> bool:
         """Whether it is a checkpoint; else it is one node's part of one, and nobody can resume from it."""
         return self.manifest.part is None
