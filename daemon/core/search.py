@@ -15,7 +15,7 @@ from outlast.daemon.checkpoint.choosing import Candidate, Decision, Go, Silent, 
 from outlast.daemon.checkpoint.destinations import Progress, Refused, Unreachable
 from outlast.daemon.core.sources import Source
 from outlast.wire.fit import World
-from outlast.wire.store import Committed, scan, verify
+from outlast.wire.store import Committed, proven, scan, verify
 
 log = structlog.get_logger("outlast.restore")
 
@@ -149,12 +149,19 @@ def _newest(store: Path, near: int) -> list[Candidate]:
     for item in scan(store):
         if whole is not None and (item.epoch, item.step) < whole:
             break
-        problems = verify(item.path)
-        trouble = f"{problems[0].path}: {problems[0].what}" if problems else ""
+        trouble = _trouble(item)
         found.append(Candidate(str(store), near, item.manifest, trouble, item.path))
-        if not problems:
+        if not trouble:
             whole = (item.epoch, item.step)
     return found
+
+
+def _trouble(item: Committed) -> str:
+    """What is wrong with a checkpoint here; one of several nodes has its own part of it, once all have."""
+    if not item.whole and not proven(item):
+        return "one node's part of a checkpoint that is not known to be whole"
+    problems = verify(item.path, parts=True)
+    return f"{problems[0].path}: {problems[0].what}" if problems else ""
 
 
 def _without(seen: Seen, chosen: Candidate, trouble: str) -> Seen:

@@ -113,6 +113,8 @@ async def held(target: Target) -> list[tuple[Manifest, str]]:
 
 
 def _wrong(tag: Tag) -> str:
+    if tag.manifest and tag.manifest.part is not None:
+        return "one node's part of a checkpoint"
     files = tag.manifest.files if tag.manifest else ()
     bad = [
         entry.path
