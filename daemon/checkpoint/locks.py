@@ -22,6 +22,39 @@ def try_lock(path: Path, *, shared: bool = False, wait_s: float = 0.0) -> Iterat
         os.close(fd)
 
 
+@contextmanager
+def hold_folder(folder: Path, *, shared: bool = False, wait_s: float = 0.0) -> Iterator[bool]:
+    """Hold a folder for the block: shared to write in it, alone to look at all of it and then rename it.
+
+    Yields False if there is none, or it was not to be had within ``wait_s``. Whoever waited while another
+    folder got the name holds that one.
+    """
+    until = time.monotonic() + wait_s
+    while (fd := _opened(folder)) is not None:
+        try:
+            held = _acquire(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, until)
+            if not held or _named(fd, folder):
+                yield held
+                return
+        finally:
+            os.close(fd)
+    yield False
+
+
+def _opened(folder: Path) -> int | None:
+    try:
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _named(fd: int, folder: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), folder.lstat())
+    except FileNotFoundError:
+        return False
+
+
 def _acquire(fd: int, kind: int, until: float) -> bool:
     while not _try(fd, kind):
         if time.monotonic() >= until:

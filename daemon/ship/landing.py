@@ -187,7 +187,7 @@ class Landing:
         self._sweep_for(manifest)
         staging.mkdir(parents=True, exist_ok=True)
         self._hold(staging)
-        with self.writing(staging):
+        with self._writing(staging):
             self._offers.note(staging, manifest)
             arrivals = Arrivals(staging, self._step)
             for path in reuse(self._store, staging, manifest):
@@ -242,7 +242,7 @@ class Landing:
             self._open_for(chunk, staging)
         arrivals = Arrivals(staging, self._step)
         staging.mkdir(parents=True, exist_ok=True)
-        with self.writing(staging):
+        with self._writing(staging):
             try:
                 arrivals.take(chunk, data)
             except OSError:
@@ -269,7 +269,7 @@ class Landing:
         return {"ok": True, "digests": [digest.hex() for digest in some]}
 
     @contextmanager
-    def writing(self, staging: Path) -> Iterator[None]:
+    def _writing(self, staging: Path) -> Iterator[None]:
         """Whatever changes in a staging folder does so here, and never while it is committed."""
         with hold_folder(staging, shared=True, wait_s=COMMIT_WAIT_S) as held:
             if not held:

@@ -164,8 +164,7 @@ def serve_rsync(landing: Landing, words: list[str]) -> int:
     try:
         epoch, tag = words
         folder = landing.staging(_whole_number(epoch), check_staged(tag))
-        with landing.writing(folder):
-            return subprocess.call(RSYNC_SERVER, cwd=folder, env={"PATH": os.defpath, "LC_ALL": "C"})
+        return subprocess.call(RSYNC_SERVER, cwd=folder, env={"PATH": os.defpath, "LC_ALL": "C"})
     except RefusedError as exc:
         print(f"{exc.code}: {exc}", file=sys.stderr)
     except (ValueError, OSError) as exc:
