@@ -2,8 +2,8 @@
 
     python -m outlast.simulations.crashing --at committed --victim daemon --mark done run -c outlast.yaml
 
-The first such event from the provider's notice on is meant. The victim dies before the event is recorded,
-so the next life cannot know of it from the record.
+The first such event from the provider's notice on is meant, or with ``--any-time`` the first of all. The
+victim dies before the event is recorded, so the next life cannot know of it from the record.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from outlast.daemon.core.diary import Diary
 VICTIMS = ("daemon", "rank", "receiver")
 
 
-def appoint(at: str, kill: Callable[[], None], mark: Path) -> None:
+def appoint(at: str, kill: Callable[[], None], mark: Path, *, any_time: bool = False) -> None:
     """Call ``kill`` once, at the first event of kind ``at`` from a notice on; ``mark`` says that it happened.
 
-    A notice that an earlier life of the daemon has recorded does not count.
+    A notice that an earlier life of the daemon has recorded does not count; with ``any_time`` none is needed.
     """
     record = Diary.event
-    noticed = False
+    noticed = any_time
 
     def event(self: Diary, kind: str, job: str = "", episode: str = "", **fields: object) -> None:
         nonlocal noticed
@@ -71,13 +71,14 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--at", required=True, help="the event's kind")
+    parser.add_argument("--any-time", action="store_true", help="also before any notice")
     parser.add_argument("--victim", choices=VICTIMS, required=True)
     parser.add_argument("--rank-pid-file", type=Path, help="where the pid of the rank to kill is")
     parser.add_argument("--replicas", type=Path, default=Path(), help="the folder of the receivers to kill")
     parser.add_argument("--mark", type=Path, required=True, help="made when it has happened")
     parser.add_argument("words", nargs=argparse.REMAINDER)
     args = parser.parse_args()
-    appoint(args.at, lambda: _kill(args), args.mark)
+    appoint(args.at, lambda: _kill(args), args.mark, any_time=args.any_time)
     return outlast(args.words)
 
 

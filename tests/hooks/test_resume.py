@@ -64,6 +64,31 @@ def test_a_daemon_that_comes_later_protects_from_then_on(
     assert (tmp_path / "epoch-3" / f"{saved.tag}.partial").is_dir()
 
 
+def test_a_run_that_cannot_go_on_here_fails_with_what_to_do(
+    make_daemon: Callable[[int], Any], tmp_path: Path
+) -> None:
+    """A refusal is an error, not a quiet exit: a supervisor would take that for a job that is done."""
+    daemon = make_daemon(1)
+    daemon.greeting = [Park("looking"), StandDown("saved with 8 ranks: convert it", "exit", refused=True)]
+    daemon.start()
+    with pytest.raises(ResumeError, match="saved with 8 ranks: convert it"):
+        build(tmp_path, LocalBallot())
+
+
+def test_a_universal_checkpoint_passes_whatever_the_run(tmp_path: Path) -> None:
+    """The same files converted by DeepSpeed fit any number of ranks; unconverted they are refused."""
+    partial = tmp_path / "epoch-1" / "global_step20_universal.partial"
+    (partial / "zero" / "weight").mkdir(parents=True)
+    for name in ("zero/weight/fp32.pt", "mp_rank_00_model_states.pt", "outlast_rank_00000.pt"):
+        (partial / name).write_bytes(b"bytes")
+    order = CommitOrder("tune", "global_step20_universal", 20, 1, "f", "universal", Layout(1))
+    found = commit(tmp_path, order, 1_800_000_000.0)
+    preflight(LocalBallot(), Origin(20, 1, found.folder, found.tag, 1), Layout(8, 4, 2, 1, 3))
+    plain = _checkpoint(tmp_path, 20)
+    with pytest.raises(ResumeError, match=r"saved with 1 rank .* this run has 8 ranks .* ds_to_universal"):
+        preflight(LocalBallot(), Origin(20, 1, plain.folder, plain.tag, 1), Layout(8, 4, 2, 1, 3))
+
+
 def test_it_resumes_what_the_daemon_says_and_says_when_it_is_done(
     make_daemon: Callable[[int], Any], tmp_path: Path, wait: Any
 ) -> None:

@@ -63,6 +63,7 @@ def words(sizes: dict[str, int]) -> str:
     """A layout, or what is known of it, for a person: ``8 ranks (data 4, tensor 2), ZeRO stage 2``."""
     parallel = [f"{_WORDS[key]} {sizes[key]}" for key in ("data", "tensor", "pipeline") if key in sizes]
     inner = f"({', '.join(parallel)})" if parallel else ""
-    ranks = f"{sizes['world']} ranks" if "world" in sizes else ""
+    count = sizes.get("world", 0)
+    ranks = f"{count} rank{'s' if count > 1 else ''}" if count else ""
     stage = f"ZeRO stage {sizes['zero_stage']}" if "zero_stage" in sizes else ""
     return ", ".join(part for part in (f"{ranks} {inner}".strip(), stage) if part)
