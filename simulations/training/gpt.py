@@ -158,6 +158,7 @@ def _config(args: argparse.Namespace, size: Size) -> dict[str, Any]:
         "zero_optimization": {"stage": args.zero},
         "bf16": {"enabled": args.bf16},
         "steps_per_print": 1_000_000,
+        "checkpoint": {"load_universal": args.load_universal},
     }
 
 
@@ -170,6 +171,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--losses", type=Path, help="append each step's loss to this file (rank 0)")
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--zero", type=int, choices=(0, 1, 2, 3), default=2, help="ZeRO stage")
+    parser.add_argument("--load-universal", action="store_true", help="resume from a universal checkpoint")
     parser.add_argument("--bf16", action="store_true", help="train in bfloat16")
     return parser.parse_args()
 

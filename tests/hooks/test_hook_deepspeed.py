@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from outlast.daemon.checkpoint.adopting import adopt
 from outlast.daemon.checkpoint.commit import CommitOrder, commit
 from outlast.wire.messages import Failed, Hello, Resume, Saved, StandDown
 from outlast.wire.store import newest_whole
@@ -97,6 +98,58 @@ def test_every_zero_stage_resumes_bit_for_bit(
 ) -> None:
     """The same holds for ZeRO 0, 1 and 3."""
     _interrupt_and_resume(make_daemon, processes, tmp_path, zero=zero)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+def test_a_universal_checkpoint_goes_on_with_another_number_of_ranks(
+    make_daemon: Callable[[int], Any], processes: Any, tmp_path: Path
+) -> None:
+    """Two ranks saved it: as it is one rank is refused, converted by DeepSpeed it goes on where they were."""
+    store = tmp_path / "checkpoints"
+    daemon = make_daemon(2)
+    daemon.commit = lambda saved, hello: commit(
+        store, CommitOrder("tune", saved.tag, saved.step, 1, saved.id, "notice", hello.layout), 1.0
+    )
+    daemon.then = "exit"
+    daemon.start()
+    first = _train(processes, store, tmp_path / "first", 2, step_seconds="0.3")
+    daemon.connected(50.0)
+    wait_for_step(tmp_path / "first", 2)
+    daemon.flush("n1", hold=True)
+    daemon.all_said(Saved, "n1", 30.0)
+    _ended(first, processes)
+    daemon.stop()
+    found = newest_whole(store)
+    assert found is not None
+
+    assert _alone(processes, store, tmp_path / "refused").wait(55.0) != 0
+    assert "was saved with 2 ranks" in processes.output()
+    assert not (tmp_path / "refused").exists()
+
+    universal = found.folder / f"{found.tag}_universal"
+    converter = processes.start(
+        sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal",
+        "--input_folder", str(found.path), "--output_folder", str(universal), "--inject_missing_state",
+    )  # fmt: skip
+    _ended(converter, processes)
+    adopt(universal, 2.0)
+    _ended(_alone(processes, store, tmp_path / "second", "--load-universal"), processes)
+    before, after = _losses(tmp_path / "first"), _losses(tmp_path / "second")
+    assert (min(after), max(after)) == (found.step + 1, STEPS)
+    # Not from scratch: a fresh model's loss is that of the first step.
+    assert float.fromhex(after[found.step + 1]) < float.fromhex(before[1])
+
+
+def _alone(processes: Any, checkpoints: Path, losses: Path, *more: str) -> subprocess.Popen[bytes]:
+    """The same training by one rank, without a daemon."""
+    process: subprocess.Popen[bytes] = processes.start(
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1",
+        "-m", "outlast.simulations.training.gpt",
+        "--checkpoints", str(checkpoints), "--losses", str(losses), "--job", "tune", "--size", "tiny",
+        "--steps", str(STEPS), "--zero", "2", "--step-seconds", "0", *more,
+    )  # fmt: skip
+    return process
 
 
 FULL_DISK = """
