@@ -209,6 +209,8 @@ class Link:
         if isinstance(self._first, Resume):
             self._early.append((message, self._clock()))
             return
+        if isinstance(message, Park):
+            log.info("parked: %s", message.reason)
         with self._heard:
             self._first = message
             self._heard.notify_all()

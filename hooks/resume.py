@@ -96,7 +96,6 @@ def _decided(
     if _kind(answer) == "absent":
         answer = _second_thought(link, ballot, answer, clock)
     if isinstance(answer, Park):
-        log.info("parked: %s", answer.reason)
         answer = _parked(link, clock)
     if isinstance(answer, Resume):
         return _resumed(answer)
