@@ -26,6 +26,7 @@ from outlast.daemon.core.trainers import Connection
 from outlast.daemon.core.warner import Warner
 from outlast.daemon.core.welcome import Welcome
 from outlast.daemon.ship.link import Peer
+from outlast.daemon.ship.words import RefusedError, read_handover
 from outlast.providers.base import Clock
 from outlast.wire.messages import FromHook
 from outlast.wire.store import scan
@@ -90,11 +91,30 @@ def _desk(settings: Settings, job_settings: JobSettings, clock: Clock, record: R
 
 
 def _first_state(settings: JobSettings, stores: list[Path]) -> JobState:
-    """Without a state file the epoch is what the stores hold; a fresh primary begins with 1."""
+    """Without a state file the epoch is what was saved here or handed over to here, and 1 at the very start.
+
+    Replicas of a later one are another node's: two must not train in the same epoch, so this node waits for
+    the other's word, or an operator's.
+    """
     role = Role(settings.role)
-    held = max((c.epoch for s in stores for c in scan(s)), default=0) if role is Role.PRIMARY else 0
-    epoch = max(1, held) if role is Role.PRIMARY else 0
-    return JobState(epoch, role, started_epoch=epoch, because=job_state.FIRST_START, highest=epoch)
+    if role is not Role.PRIMARY:
+        return JobState(0, role, because=job_state.FIRST_START)
+    held = {store: max((c.epoch for c in scan(store)), default=0) for store in stores}
+    own = max((held[s] for s in stores if s == settings.checkpoints), default=0)
+    epoch, sent = max(1, own, *map(_given, stores)), max(held.values(), default=0)
+    if sent <= epoch:
+        return JobState(epoch, role, started_epoch=epoch, because=job_state.FIRST_START, highest=epoch)
+    why = f"there is no state of this node, and another one has sent epoch {sent}: it has the job"
+    return JobState(epoch, Role.FENCED, started_epoch=epoch, because=why, highest=sent)
+
+
+def _given(store: Path) -> int:
+    """The epoch that the job was handed over to this node in, 0 if it never was."""
+    try:
+        said = read_handover(store)
+    except RefusedError:
+        return 0
+    return said.epoch if said is not None else 0
 
 
 def _take_up_newest(job: Job, stores: list[Path]) -> None:

@@ -17,6 +17,7 @@ from outlast.simulations.wan import Relay
 from outlast.wire.store import Committed, scan, verify
 
 SHARD = 20_000_000
+LARGE_SHARD = 67_000_000
 
 
 @pytest.fixture
@@ -48,6 +49,20 @@ async def test_t12a_cut_in_mid_transfer(relay: Relay, item: Committed, dial: Any
     shipped = await peer.ship(item)
     # The other 40 %, and what was under way on four channels: a window of 2 MiB each and a write of 1 MiB.
     assert shipped.bytes_sent <= item.manifest.total_bytes * 0.4 + 4 * 3 * 2**20
+    assert await whole_at_peer(tmp_path, item)
+
+
+@pytest.mark.parametrize("bulk", ["channels", "openssh"])
+async def test_t12a_what_travels_again(bulk: str, relay: Relay, dial: Any, tmp_path: Path) -> None:
+    """Of a checkpoint of 200 MB that is cut at 60 %, at most 45 % travels again."""
+    item = await asyncio.to_thread(committed, tmp_path / "store", 100, shard_bytes=LARGE_SHARD)
+    peer: Peer = await dial(port=relay.port, bulk=bulk)
+    await peer.ask_state()
+    relay.cut_after = relay.forwarded + int(item.manifest.total_bytes * 0.6)
+    with pytest.raises(PeerUnreachable):
+        await peer.ship(item)
+    shipped = await peer.ship(item)
+    assert shipped.bytes_sent <= item.manifest.total_bytes * 0.45
     assert await whole_at_peer(tmp_path, item)
 
 
