@@ -98,6 +98,7 @@ def _noise(noise: random.Random, size: int) -> bytes:
 
 
 def _archive(path: Path, told: dict[str, int], data: bytes) -> None:
+    # Without a time of its own an entry bears that of the clock, and the same seed gives other bytes later.
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(f"{path.stem}/data.pkl", pickle.dumps(told, protocol=2))
-        archive.writestr(f"{path.stem}/data/0", data)
+        archive.writestr(zipfile.ZipInfo(f"{path.stem}/data.pkl"), pickle.dumps(told, protocol=2))
+        archive.writestr(zipfile.ZipInfo(f"{path.stem}/data/0"), data)
