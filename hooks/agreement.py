@@ -8,17 +8,22 @@ step whose end the rank will not pass (``At``): the step in progress. When all h
 says ``Agree(T)`` with T the highest promise. A rank waits only at the end of its promised step, which is
 at most T, and only for words between threads; so the rank with the highest promise can always reach it.
 A rank whose daemon is lost in between learns T from another rank through the ballot, or gives up.
+
+On several nodes no daemon hears all ranks: flushes and promises go through ``Calls``, and T is read there.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from outlast.hooks.ballot import Ballot, BallotError
+from outlast.hooks.calls import Calls
 from outlast.hooks.flushes import WAIT_AT_LEAST_S, Leave, Leaving, OpenFlush, Order, Save
 from outlast.wire.messages import Agree, At, Failed, Flush, FromHook, Saved, StandDown
 
@@ -36,10 +41,13 @@ SLICE_S = 0.05
 class Agreement:
     """One rank's side of a flush. ``asked`` is the one flag a step looks at; ``step_count`` counts steps.
 
-    ``wake`` is called, without the lock, when there is something to send.
+    ``wake`` is called, without the lock, when there is something to send. ``several``: the ranks of the job
+    are on several nodes.
     """
 
-    def __init__(self, ballot: Ballot, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, ballot: Ballot, clock: Callable[[], float] = time.monotonic, *, several: bool = False
+    ) -> None:
         self.asked = False
         self.step_count = 0
         self.phase = -1  # the step count at which check() was last called
@@ -47,6 +55,9 @@ class Agreement:
         self.wake: Callable[[], None] = lambda: None
         self._ballot = ballot
         self._clock = clock
+        self._calls = Calls(ballot, clock) if several else None
+        self._later: deque[Order] = deque()
+        self._unsaid: deque[Callable[[Calls], None]] = deque()
         self._cond = threading.Condition()
         self._flush: OpenFlush | None = None
         self._exit: Leaving | None = None
@@ -60,6 +71,9 @@ class Agreement:
 
     def hear(self, message: Flush | Agree | StandDown) -> None:
         """Take the daemon's word. Never blocks for long; replies are put into ``outbox``."""
+        if isinstance(message, Flush) and self._calls is not None:
+            self._call(self._calls, message)
+            return
         with self._cond:
             if isinstance(message, Flush):
                 self._hear_flush(message)
@@ -73,6 +87,71 @@ class Agreement:
             self._share(message)
         elif self._exit is not None:
             self._post_exit(self._exit)
+        self._tell_others()
+
+    @property
+    def look_s(self) -> float:
+        """How often to ``look``, in seconds; never on one node."""
+        return self._calls.look_s if self._calls is not None else math.inf
+
+    def look(self) -> None:
+        """Hear what other nodes have called for. For the link's thread, while the trainer trains."""
+        calls = self._calls
+        if calls is None:
+            return
+        try:
+            new = calls.look()
+            with self._cond:
+                for flush in new:
+                    self._hear_flush(flush)
+                current = self._flush
+            off = calls.ended(current.order.id) if current is not None else None
+            if current is not None and off is not None:
+                self._ended_elsewhere(current, off)
+        except BallotError as exc:
+            log.debug("the other nodes cannot be heard: %s", exc)
+        self._tell_others()
+
+    def _call(self, calls: Calls, message: Flush) -> None:
+        """The daemon of this node wants all nodes to save."""
+        with self._cond:
+            flush = self._flush
+            answered = self._unanswered
+            if flush is not None and flush.order.id == message.id:
+                self._repeat(flush)
+            elif answered is not None and answered.id == message.id:
+                self.outbox.append(answered)
+            elif calls.known(message.id) and all(order.id != message.id for order in self._later):
+                self.outbox.append(Failed(message.id, "this flush was given up before"))
+        try:
+            new = calls.put(message)
+        except BallotError as exc:
+            self.outbox.append(Failed(message.id, f"the other nodes cannot be told: {exc}"))
+            return
+        with self._cond:
+            for flush_ in new:
+                self._hear_flush(flush_)
+            self._cond.notify_all()
+        self._tell_others()
+
+    def _ended_elsewhere(self, flush: OpenFlush, why: str) -> None:
+        with self._cond:
+            if self._flush is not flush:
+                return
+            if flush.answer is None:
+                self._unanswered = Failed(flush.order.id, why)
+                self.outbox.append(self._unanswered)
+            log.info("flush %s: another node trains on: %s", flush.order.id, why)
+            self._over(None)
+            self._cond.notify_all()
+
+    def _tell_others(self) -> None:
+        """Write what was promised or ended since into the register; never under the lock."""
+        while self._calls is not None and self._unsaid:
+            try:
+                self._unsaid.popleft()(self._calls)
+            except BallotError as exc:
+                log.warning("the other nodes cannot be told: %s", exc)
 
     def connected(self) -> list[FromHook]:
         """A new connection is greeted: what must be said again on it."""
@@ -81,7 +160,7 @@ class Agreement:
             again: list[FromHook] = [self._unanswered] if self._unanswered else []
             flush = self._flush
             if flush and flush.answer is None and flush.at is not None and flush.agreed is None:
-                again.append(At(flush.order.id, flush.at))
+                again.append(self._at_word(flush.order, flush.at))
             self.outbox.clear()
             self._cond.notify_all()
             return again
@@ -116,12 +195,21 @@ class Agreement:
             # Asked again after a reconnect: say again what was promised.
             self._repeat(flush)
             return
-        self.asked = (
-            True  # before step_count is read: either this rank's step sees the flag, or we see its count
-        )
         now = self._clock()
         deadline = None if message.seconds_left is None else now + message.seconds_left
         order = Order(message.id, message.reason, now, deadline, message.hold)
+        if self._calls is not None and flush is not None and flush.answer is None:
+            self._later.append(order)  # one after another, in the order that all ranks see
+        else:
+            self._open(order)
+
+    def _open(self, order: Order) -> None:
+        # Before step_count is read: either this rank's step sees the flag, or we see its count.
+        self.asked = True
+        held = self._flush
+        if self._calls is not None and held is not None and held.answer is not None:
+            # What holds the ranks holds them still, whatever they save on the way.
+            order = replace(order, hold=True, deadline=order.deadline or held.order.deadline)
         new = self._flush = OpenFlush(order)
         if self._at_boundary:
             self._promise(new, self.step_count)
@@ -129,15 +217,30 @@ class Agreement:
             self._promise(new, self.step_count + 1)
         # else: a long phase that calls check(); see promise_when_due
 
+    def _over(self, held: OpenFlush | None) -> None:
+        """The flush is over, or only holds the ranks: the next one that was called is taken up."""
+        self._flush = held
+        if self._later:
+            self._open(self._later.popleft())
+
     def _repeat(self, flush: OpenFlush) -> None:
         if flush.answer is not None:
             self.outbox.append(flush.answer)
         elif flush.at is not None:
-            self.outbox.append(At(flush.order.id, flush.at))
+            self.outbox.append(self._at_word(flush.order, flush.at))
 
     def _promise(self, flush: OpenFlush, step: int) -> None:
-        flush.at = step
-        self.outbox.append(At(flush.order.id, step))
+        flush.at, order = step, flush.order
+        self.outbox.append(self._at_word(order, step))
+        if self._calls is not None:
+            self._unsaid.append(lambda calls: calls.promise(order.id, step))
+
+    def _at_word(self, order: Order, step: int) -> At:
+        """On several nodes it tells as well what was asked: the daemon may not have asked for it itself."""
+        if self._calls is None:
+            return At(order.id, step)
+        left = None if order.deadline is None else max(0.0, order.deadline - self._clock())
+        return At(order.id, step, order.reason[:200], left, order.hold)
 
     def _check_until(self, flush: OpenFlush) -> float:
         deadline = flush.order.deadline
@@ -164,7 +267,15 @@ class Agreement:
         if message.then == "exit":
             self._hear_exit(message, flush)
         elif mine:
-            self._flush = None
+            if flush is not None and (flush.answer is None or flush.order.hold):
+                self._end_everywhere(flush, message.reason)
+            self._over(None)
+        self._later = deque(order for order in self._later if order.id != message.id)
+
+    def _end_everywhere(self, flush: OpenFlush, why: str) -> None:
+        if self._calls is not None:
+            flush_id = flush.order.id
+            self._unsaid.append(lambda calls: calls.end(flush_id, why[:200]))
 
     def _hear_exit(self, message: StandDown, flush: OpenFlush | None) -> None:
         if self._exit is not None:
@@ -175,6 +286,7 @@ class Agreement:
         # Held ranks are all at one boundary and leave at once; others agree on the step first.
         self._exit = Leaving(message.reason, at, self._clock() + (0.0 if held else LEAVE_S))
         self._flush, self._unanswered = None, None
+        self._later.clear()
 
     def _post_exit(self, leaving: Leaving) -> None:
         try:
@@ -227,7 +339,7 @@ class Agreement:
             if flush is not None and flush.order.id == answer.id:
                 held = hold and isinstance(answer, Saved)
                 flush.answer, flush.held_since = answer, self._clock()
-                self._flush = flush if held else None
+                self._over(flush if held else None)
         self.wake()
 
     def called_off(self, flush_id: str) -> bool:
@@ -265,6 +377,8 @@ class Agreement:
 
     def _told(self, flush: OpenFlush) -> int | None:
         try:
+            if self._calls is not None:
+                return self._calls.agreed(flush.order.id)
             value = self._ballot.read(f"agreed/{flush.order.id}")
         except BallotError:
             return None
@@ -274,9 +388,14 @@ class Agreement:
         log.warning("flush %s is off: %s; training goes on", flush.order.id, why)
         self._unanswered = Failed(flush.order.id, why)
         self.outbox.append(self._unanswered)
-        self._flush = None
+        self._end_everywhere(flush, why)
+        self._over(None)
         self.wake()
-        return "go"
+        return self._go()
+
+    def _go(self) -> str:
+        """Train on, unless another flush was called meanwhile: the step's end is promised to that one."""
+        return "go" if self._flush is None else "wait"
 
     def _held(self, flush: OpenFlush) -> str:
         now = self._clock()
@@ -287,8 +406,8 @@ class Agreement:
         if now <= max(until, flush.held_since + WAIT_AT_LEAST_S):
             return "wait"
         log.warning("flush %s: saved, but no word of the daemon since; training goes on", flush.order.id)
-        self._flush = None
-        return "go"
+        self._over(None)
+        return self._go()
 
     def _leaving(self, leaving: Leaving) -> Leave | None:
         """All ranks leave at the end of the highest step any of them was in when it heard."""

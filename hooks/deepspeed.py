@@ -62,9 +62,11 @@ def protect(
     state.check_loadable(items)
     folder = Path(checkpoints).absolute()
     ballot, layout = _ballot(), _layout(engine)
-    agreement = Agreement(ballot)
+    here = _ranks_here(ballot.world)
+    agreement = Agreement(ballot, several=here < ballot.world)
     link = Link(socket_path(), _introduction(job, ballot.rank, folder, layout), agreement)
-    saver = FolderSaver(ballot, folder, _writer(engine, ballot.rank, job, items))
+    write = _writer(engine, ballot.rank, job, items)
+    saver = FolderSaver(ballot, folder, write, here=here)
     link.start()
     try:
         origin = decide(link, ballot, folder)
@@ -99,6 +101,13 @@ def _ballot() -> Ballot:
 
     store = distributed_c10d._get_default_store()  # noqa: SLF001 - torch has no public way to its store
     return StoreBallot(store, dist.get_rank(), dist.get_world_size(), f"outlast/{number}/")
+
+
+def _ranks_here(world: int) -> int:
+    """How many ranks the launcher started on each node: torchrun and DeepSpeed say so in the environment."""
+    said = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("LOCAL_SIZE") or ""
+    count = int(said) if said.isascii() and said.isdigit() else world
+    return count if 0 < count <= world and world % count == 0 else world
 
 
 def _layout(engine: Any) -> Layout:

@@ -206,7 +206,8 @@ class Guard:
                 answer = Failed(todo.order.id, why)
             else:
                 tag = self._saver.save(f"{todo.order.id}/{todo.step}", todo.step, self.epoch)
-                answer = Saved(todo.order.id, todo.step, tag, self._clock() - began)
+                took = self._clock() - began
+                answer = Saved(todo.order.id, todo.step, tag, took, hold=todo.order.hold)
                 log.info("saved %s in %.2f s: %s", tag, answer.seconds, todo.order.reason)
         except Exception as exc:  # noqa: BLE001 - a disk that is full must not end the training
             answer = Failed(todo.order.id, f"{type(exc).__name__}: {exc}"[:1000])

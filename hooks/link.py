@@ -114,6 +114,11 @@ class Link:
         """A daemon is connected and knows where this rank trains."""
         return self._sock is not None and self.epoch > 0
 
+    @property
+    def connected(self) -> bool:
+        """A daemon is connected."""
+        return self._sock is not None
+
     def first_answer(self, until: float) -> Answer | Absent:
         """The daemon's first word, or Absent; waits until ``until`` (monotonic seconds) at most."""
         with self._heard:
@@ -241,6 +246,7 @@ class Link:
         if self.training and self._early:
             self._catch_up()
         self._agreement.promise_when_due()
+        self._look()
         self._send_outbox(sock)
         self._ask(sock)
         now = self._clock()
@@ -268,9 +274,15 @@ class Link:
             log.warning("signal %d was held, but the daemon did not answer", signals.pending)
             signals.let_through()
 
+    def _look(self) -> None:
+        """Hear what other nodes have called for."""
+        if self.training and self.epoch > 0:
+            self._agreement.look()
+
     def _timer(self) -> float:
         due = self._agreement.promise_when_due()
-        return self._pace_s() if due is None else min(self._pace_s(), due)
+        often = min(self._pace_s(), self._agreement.look_s)
+        return often if due is None else min(often, due)
 
     def _pace_s(self) -> float:
         return PROGRESS_S if self._pace.stepped or not self.training else FIRST_PROGRESS_S
@@ -292,8 +304,9 @@ class Link:
     def _idle(self, seconds: float) -> None:
         until = self._clock() + seconds
         while not self._closing and (left := until - self._clock()) > 0:
-            select.select([self._wake_r], [], [], min(left, PROGRESS_S))
+            select.select([self._wake_r], [], [], min(left, PROGRESS_S, self._agreement.look_s))
             self._drain()
+            self._look()
             self._agreement.promise_when_due()
             self._ask(None)
 

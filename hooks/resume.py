@@ -22,6 +22,8 @@ ANSWER_S = 5.0
 OTHERS_S = 15.0
 PREFLIGHT_S = 300.0
 TELL_S = 60.0
+# A node's daemon may fetch a large checkpoint for so long after rank 0's had it.
+OWN_S = 240.0
 
 
 class ResumeError(RuntimeError):
@@ -57,6 +59,9 @@ def decide(link: Link, ballot: Ballot, store: Path, clock: Callable[[], float] =
         ballot.post("origin", _dump(origin))
     else:
         origin = _told(ballot)
+        if isinstance(answer, Park) and origin.tag is not None:
+            # Where rank 0 is on another node, the daemon of this one may still be fetching.
+            _own_word(link, clock)
     if origin.refused is not None:
         raise ResumeError(f"this run cannot go on here: {origin.refused}")
     if origin.leave is not None:
@@ -102,6 +107,14 @@ def _decided(
     if isinstance(answer, StandDown) and answer.then == "exit":
         return Origin(refused=answer.reason) if answer.refused else Origin(leave=answer.reason)
     return _alone(store, answer)
+
+
+def _own_word(link: Link, clock: Callable[[], float]) -> None:
+    """Wait for this node's daemon, as long as it keeps a connection; preflight says what is missing then."""
+    until = clock() + OWN_S
+    while clock() < until and link.next_answer(clock() + 1.0) is None:
+        if not link.connected:
+            return
 
 
 def _second_thought(

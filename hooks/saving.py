@@ -22,7 +22,8 @@ Write = Callable[[Path, int, int], None]
 class FolderSaver:
     """Saves to ``<checkpoints>/epoch-<epoch>/global_step<step>.partial`` by ``write(folder, step, epoch)``.
 
-    ``write`` is called on every rank or on none; the folder is there, empty, when it is.
+    ``write`` is called on every rank or on none; the folder is there, empty, when it is. ``here`` ranks share
+    a node, and maybe no disk with others: the first of them makes the folder for all.
     """
 
     def __init__(
@@ -31,11 +32,14 @@ class FolderSaver:
         checkpoints: Path,
         write: Write,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        here: int | None = None,
     ) -> None:
         self._ballot = ballot
         self._checkpoints = checkpoints
         self._write = write
         self._clock = clock
+        self._here = here or ballot.world
         self.last: tuple[int, int] | None = None  # (epoch, step) that this process saved or resumed from
 
     def save(self, key: str, step: int, epoch: int) -> str:
@@ -46,22 +50,25 @@ class FolderSaver:
         if word == "committed":
             return tag
         if word != "ready":
-            raise OSError(f"rank 0 could not make {folder}: {word}")
+            raise OSError(f"{folder} could not be made: {word}")
         self._write(folder, step, epoch)
         _share_with_group(folder)
         self.last = (epoch, step)
         return tag
 
     def _prepared(self, key: str, folder: Path, tag: str, epoch: int, step: int) -> str:
-        if self._ballot.rank == 0:
-            word = self._prepare(folder, tag, epoch, step)
-            self._ballot.post(key, word)
-            return word
-        return wait_for(self._ballot, key, self._clock() + FOLDER_S, self._clock) or "it did not answer"
+        """What became of the folder on all nodes: nobody writes while one of them still clears its own."""
+        ballot, until = self._ballot, self._clock() + FOLDER_S
+        if ballot.rank % self._here == 0:
+            ballot.post(_key(key, ballot.rank), self._prepare(folder, tag, epoch, step))
+        leaders = range(0, ballot.world, self._here)
+        said = {leader: wait_for(ballot, _key(key, leader), until, self._clock) for leader in leaders}
+        words = {word or f"rank {leader} did not answer" for leader, word in said.items()}
+        return words.pop() if len(words) == 1 else "; ".join(sorted(words - {"ready", "committed"}) or words)
 
     def _prepare(self, folder: Path, tag: str, epoch: int, step: int) -> str:
         try:
-            if self.last == (epoch, step) and committed_at(folder.with_name(tag), epoch):
+            if self.last == (epoch, step) and self._kept(folder, tag, epoch):
                 return "committed"
             if folder.is_symlink() or folder.is_file():
                 folder.unlink()
@@ -73,6 +80,17 @@ class FolderSaver:
         except OSError as exc:
             return str(exc)
         return "ready"
+
+    def _kept(self, folder: Path, tag: str, epoch: int) -> bool:
+        """The step was saved already; on several nodes the next save may come before that one's commit."""
+        several = self._here < self._ballot.world
+        final = folder.with_name(tag)
+        found = committed_at(final, epoch) is not None or (several and folder.is_dir())
+        return found or committed_at(final, epoch) is not None
+
+
+def _key(key: str, leader: int) -> str:
+    return f"{key}/{leader}" if leader else key
 
 
 def _share_with_group(folder: Path) -> None:

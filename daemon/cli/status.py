@@ -84,7 +84,7 @@ def _job(job: dict[str, Any]) -> Iterator[str]:
     if trainer["ranks"]:
         parked = f", {trainer['parked']} parked" if trainer["parked"] else ""
         pace = f", {trainer['step_s']:.3f} s a step" if trainer["step_s"] else ""
-        ranks = f"{trainer['ranks']} of {trainer['world']} ranks"
+        ranks = f"{trainer['ranks']} of {trainer['here']} ranks"
         yield f"  trainer: {ranks}, step {trainer['step']}{pace}{parked}"
     else:
         yield f"  trainer: {'done' if trainer['done'] else 'not connected'}"
@@ -107,9 +107,15 @@ def _peer(peer: dict[str, Any]) -> str:
     if peer["shipping"]:
         return f"shipping, {peer['shipping']['sent']} of {peer['shipping']['total']} bytes"
     has = f"has {peer['newest']['tag']}" if peer["newest"] else "has nothing yet"
+    if peer.get("waiting"):
+        has += f", waiting for {' and '.join(_owned(node) for node in peer['waiting'])} part"
     if not peer["reachable"]:
         return f"not reachable: {peer['because']}"
     return f"{has}; refused the last: {peer['because']}" if peer["because"] else has
+
+
+def _owned(node: str) -> str:
+    return f"{node}'s"
 
 
 def _behind(place: dict[str, Any]) -> str:

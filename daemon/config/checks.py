@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Mapping
 
 from outlast.daemon.config.problem import Fault, Loc, shown
@@ -35,6 +36,7 @@ def check(data: Data) -> Iterator[Fault]:
     named: list[tuple[Loc, Data]] = [(("jobs", i), job) for i, job in items if isinstance(job, dict)]
     for loc, job in named:
         yield from _job(loc, job)
+        yield from _nodes(loc, job, _section(data, "node").get("name", socket.gethostname()))
     yield from _once(named, "name", lambda value: f"there are two jobs with the name {value}")
     yield from _once(named, "checkpoints", lambda value: f"two jobs share the checkpoint folder {value}")
 
@@ -67,6 +69,26 @@ def _job(loc: Loc, job: Data) -> Iterator[Fault]:
         yield Fault((*loc, "start"), "required for a standby: the command or the unit of its trainer")
     yield from _start((*loc, "start"), job.get("start"))
     yield from _destinations(loc, job)
+
+
+def _nodes(loc: Loc, job: Data, name: object) -> Iterator[Fault]:
+    """A job on several nodes: what it needs, and what their daemons cannot do together."""
+    nodes = job.get("nodes")
+    if not isinstance(nodes, list) or not nodes:
+        return
+    place = (*loc, "nodes")
+    if name not in nodes:
+        yield Fault(
+            place, f"does not name this node, {shown(name)}: set node.name to one of them", at_key=True
+        )
+    if job.get("role") == "standby":
+        yield Fault(place, "is for a primary; a standby has whole checkpoints", at_key=True)
+    elif "peer" not in job:
+        yield Fault(place, "needs a peer, where the parts of all nodes come together", at_key=True)
+    if job.get("stores"):
+        yield Fault(
+            (*loc, "stores"), "does not go with nodes: a store cannot put parts together", at_key=True
+        )
 
 
 def _start(loc: Loc, start: object) -> Iterator[Fault]:

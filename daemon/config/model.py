@@ -119,11 +119,13 @@ class StoreSettings(_Snapshot):
 class JobSettings(_Snapshot):
     """One training run on this node. ``takeover_after_s`` is the grace after an announced deadline.
 
+    ``nodes`` are the names of all nodes that the run spans, everywhere in one order; empty for this alone.
     ``every_s`` is fixed, or ``auto``: it follows what checkpoints cost and how often the pool is taken.
     """
 
     name: Annotated[str, BeforeValidator(values.job_name)]
     role: Role = "primary"
+    nodes: Annotated[tuple[str, ...], BeforeValidator(values.nodes)] = ()
     checkpoints: Annotated[Path, BeforeValidator(values.checkpoint_folder)] | None = None
     every_s: Annotated[float | Literal["auto"], BeforeValidator(values.every)] | None = Field(
         default=None, alias="every"

@@ -20,6 +20,7 @@ from outlast.daemon.config.problem import shown
 SOCKET_PATH_LIMIT = 107  # bytes in sun_path, less the final NUL
 SHORTEST_POLL_S, LONGEST_POLL_S = 0.05, 60.0
 SHORTEST_PRICES_S = 600.0
+MOST_NODES = 1024
 STOP_SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
 AUTO = "auto"
 CREDENTIAL = "credential:"
@@ -75,6 +76,19 @@ def name(value: object) -> str:
     if _NAME.fullmatch(text(value)) is None:
         raise ValueError(f"may hold letters, digits, '.', '_' and '-', not {shown(value)}")
     return text(value)
+
+
+def nodes(value: object) -> tuple[str, ...]:
+    """The names of the nodes that a job spans."""
+    if not isinstance(value, list | tuple):
+        raise ValueError("must be the list of the names of all nodes; begin each item with '- '")
+    names = tuple(name(item) for item in value)
+    if len(names) == 1 or len(names) > MOST_NODES:
+        raise ValueError(f"must name 2 to {MOST_NODES} nodes; leave it out for a job on this node alone")
+    twice = next((item for item in names if names.count(item) > 1), None)
+    if twice is not None:
+        raise ValueError(f"names {shown(twice)} twice")
+    return names
 
 
 def job_name(value: object) -> str:

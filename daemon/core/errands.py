@@ -16,6 +16,7 @@ import structlog
 
 from outlast.daemon.checkpoint.commit import CommitError, CommitOrder, commit
 from outlast.daemon.checkpoint.retention import prune
+from outlast.daemon.core import parts
 from outlast.daemon.core import state as job_state
 from outlast.daemon.core.facts import Commit, PeerFact, Place, Role
 from outlast.daemon.core.job import Job
@@ -60,6 +61,8 @@ class Errands:
         self._at_peer: Place | None = None
         self._following: tuple[str, asyncio.Future[Committed]] | None = None
         self.sent = (0, 0)
+        self.waiting: tuple[str, ...] = ()
+        self._waits = 0
         self.shipped = Tally()
         self.replicas: Replicas | None = None
         self._pruning = asyncio.Lock()
@@ -101,7 +104,7 @@ class Errands:
         if self._at_peer and (newest is None or newest.order < self._at_peer.order):
             newest = self._at_peer
         because = self._because or seen.because
-        return PeerFact(seen.reachable, because, newest, seen.fence, self._next_try())
+        return PeerFact(seen.reachable, because, newest, seen.fence, self._next_try(), self.waiting)
 
     def _next_try(self) -> float:
         """A wait that began before the notice is cut to the shortest one."""
@@ -169,7 +172,15 @@ class Errands:
         self._record.event("saved", job.name, flush.id, tag=action.tag, step=action.step)
         self._record.flush(job.name, flush.id, "saved", tag=action.tag, step=action.step)
         order = CommitOrder(
-            job.name, action.tag, action.step, job.state.epoch, flush.id, flush.cause.value, layout
+            job.name,
+            action.tag,
+            action.step,
+            job.state.epoch,
+            flush.id,
+            flush.cause.value,
+            layout,
+            job.part,
+            job.ranks.numbers if job.part is not None else (),
         )
         try:
             done = await asyncio.to_thread(commit, job.checkpoints, order, self._clock.wall())
@@ -191,6 +202,8 @@ class Errands:
         if not hold:
             job.ranks.send(StandDown("committed", "train", flush_id, committed=True))
         job.flush_ended(place, "")
+        if job.held_elsewhere:
+            job.alarm.set()
         log.info("committed", job=job.name, tag=place.tag, step=place.step, bytes=size)
         self._record.event("committed", job.name, flush_id, tag=place.tag, step=place.step, bytes=size)
         self._record.flush(job.name, flush_id, "committed", tag=place.tag, step=place.step, bytes=size)
@@ -198,6 +211,13 @@ class Errands:
     async def ship(self, place: Place) -> None:
         job = self._job
         assert self._peer is not None
+        if job.part is not None and job.checkpoints is not None:
+            found = await parts.look(self._peer, job.checkpoints, job.part, place)
+            if not isinstance(found, parts.Next):
+                await self._part_lies_there(place, found)
+                return
+            place = found.place
+            self._running["ship"] = (self._running["ship"][0], place)
         folder, manifest = await asyncio.to_thread(_locate, self._stores, place)
         self._began(place, manifest.total_bytes)
         anew = self._failures == 0
@@ -207,12 +227,32 @@ class Errands:
         job.flush_bytes = shipped.bytes_sent if anew else job.flush_bytes
         await self._arrived(place, shipped)
 
+    async def _part_lies_there(self, place: Place, found: parts.Whole | parts.Waits) -> None:
+        """Nothing is to be sent: this node's part of its newest checkpoint is at the peer."""
+        if isinstance(found, parts.Waits):
+            self._wait_for(place, found.nodes)
+            return
+        self._at_peer, self.waiting = place, ()
+        self._failures, self._because, self._retry_at = 0, "", 0.0
+        self._record.event("whole_at_peer", self._job.name, place.flush_id, tag=place.tag, step=place.step)
+        log.info("whole_at_peer", job=self._job.name, tag=place.tag)
+        await self._prune(place.order)
+
+    def _wait_for(self, place: Place, nodes: tuple[str, ...]) -> None:
+        """The peer has this node's part and lacks others': it is asked again, less and less often."""
+        self._waits = self._waits + 1 if self.waiting else 0
+        if nodes != self.waiting:
+            log.info("waiting_for_parts", job=self._job.name, tag=place.tag, nodes=", ".join(nodes))
+        self.waiting, self._because, self._failures = nodes, "", 0
+        self._failed_at = self._clock.monotonic()
+        self._retry_at = self._failed_at + RETRY_S[min(self._waits, len(RETRY_S) - 1)]
+
     def follow(self, group: asyncio.TaskGroup, step: int) -> None:
         """While the ranks save ``step``, send what they write, if the peer is there and nothing else goes."""
         job, peer = self._job, self._peer
         if peer is None or not peer.streams or not peer.state.reachable:
             return
-        if job.checkpoints is None or "ship" in self._running:
+        if job.checkpoints is None or job.part is not None or "ship" in self._running:
             return
         tag, done = f"global_step{step}", asyncio.get_running_loop().create_future()
         folder = epoch_folder(job.checkpoints, job.state.epoch) / f"{tag}{PARTIAL_SUFFIX}"
@@ -256,7 +296,15 @@ class Errands:
 
     async def _arrived(self, place: Place, shipped: Shipped) -> None:
         """The peer has committed it: what was measured on the way counts from now on."""
-        self._at_peer = place
+        if shipped.waiting:
+            self._record.event("part_at_peer", self._job.name, place.flush_id, tag=place.tag, step=place.step)
+            self._job.ship_bytes_s = shipped.bytes_s or self._job.ship_bytes_s
+            self.shipped.arrived(shipped.bytes_sent, shipped.seconds)
+            self._wait_for(place, shipped.waiting)
+            return
+        if self._job.part is not None and self._job.checkpoints is not None:
+            await asyncio.to_thread(parts.note_whole, self._job.checkpoints, place)
+        self._at_peer, self.waiting = place, ()
         self._failures, self._because, self._retry_at = 0, "", 0.0
         if not self._job.bulk_was_paused(shipped.seconds):
             self._job.ship_bytes_s = shipped.bytes_s or self._job.ship_bytes_s

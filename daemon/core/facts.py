@@ -20,9 +20,10 @@ class Role(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a flush is asked for. A notice outranks everything else."""
+    """Why a flush is asked for. A notice outranks all else. ``NODE``: another node of the job asked."""
 
     NOTICE = "notice"
+    NODE = "node"
     SIGNAL = "signal"
     OPERATOR = "operator"
     HINT = "hint"
@@ -58,7 +59,7 @@ class NoticeFact:
 
 @dataclass(frozen=True, slots=True)
 class FlushFact:
-    """The flush in progress. ``give_up_at``: when waiting for its ranks ends."""
+    """The flush in progress. ``give_up_at``: when waiting for its ranks ends; ``deadline``: the notice's."""
 
     id: str
     cause: Cause
@@ -66,6 +67,7 @@ class FlushFact:
     give_up_at: float
     hold: bool
     agreed: int | None = None
+    deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +98,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PeerFact:
-    """The peer as last heard. ``reachable`` None: not tried yet. ``fence``: lowest epoch it accepts."""
+    """The peer as last heard. ``reachable`` None: not tried yet. ``fence``: lowest epoch it accepts.
+
+    ``waiting``: the nodes whose parts it lacks, where this node's part is there.
+    """
 
     reachable: bool | None = None
     because: str = ""
     newest: Place | None = None
     fence: int = 0
     retry_at: float = 0.0
+    waiting: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,7 @@ class Facts:
 
     ``incomplete_since``: when a rank was first missed; None while all are connected. ``flush_s``: from the
     request of a flush to its commit. ``flush_bytes``: what the last whole transfer had to send; ``unsent``:
-    what the transfer of ``shipping`` still has to.
+    what the transfer of ``shipping`` still has to. Of several ``nodes`` all counts of ranks are this node's.
     """
 
     now: float
@@ -136,10 +142,11 @@ class Facts:
     ship_bytes_s: float | None = None
     flush_bytes: int | None = None
     unsent: int | None = None
+    nodes: int = 1
 
     @property
     def complete(self) -> bool:
-        """All ranks of the job are connected here."""
+        """All ranks of the job that train on this node are connected."""
         return self.world > 0 and len(self.ranks) == self.world
 
 

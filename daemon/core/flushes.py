@@ -18,7 +18,8 @@ from outlast.daemon.core.pace import Pace, span
 from outlast.daemon.core.plan import PATIENCE_S
 from outlast.daemon.core.ranks import Ranks
 from outlast.providers.base import Clock
-from outlast.wire.messages import Agree, Flush, ToHook
+from outlast.wire.manifest import Part
+from outlast.wire.messages import Agree, At, Flush, ToHook
 
 log = structlog.get_logger("outlast.job")
 
@@ -33,11 +34,14 @@ class Flushes:
     ``held_for``: the flush after which the ranks wait; ``given_up``: flushes that will not come, and why;
     ``newest``: the newest committed checkpoint known here; ``flush_s``: how long the last flush took.
     ``every`` are the seconds between checkpoints, None for no interval, or ``auto``: as ``set_every`` says.
+    ``part``: which part of the checkpoints is saved here, where the job spans several ``nodes``.
     """
 
-    def __init__(self, name: str, every: Every, clock: Clock) -> None:
+    def __init__(self, name: str, every: Every, clock: Clock, part: Part | None = None) -> None:
         self.name = name
-        self.ranks = Ranks()
+        self.part = part
+        self.nodes = len(part.nodes) if part is not None else 1
+        self.ranks = Ranks(self.nodes)
         self.changed = asyncio.Event()
         self.notice: Live | None = None
         self.newest: Place | None = None
@@ -57,7 +61,8 @@ class Flushes:
         self._since: float | None = None
         self._wishes: list[Wish] = []
         self._answered: list[str] = []
-        self._flush_deadline: float | None = None
+        self._later: deque[FlushFact] = deque()
+        self._held_at: int | None = None
 
     # ---- wishes
 
@@ -108,20 +113,23 @@ class Flushes:
         left = self.interval_left()
         if left is None or left > 0 or self.flush is not None or self._wishes or self.ranks.step == 0:
             return
+        if self.part is not None and (self.part.index or self._nothing_new()):
+            return  # one node asks for all; and where another holds the ranks, nothing is to be saved
         flush_id = f"interval-{secrets.token_hex(4)}"
         self._wishes.append(Wish(flush_id, Cause.INTERVAL, "the interval is over"))
 
+    def _nothing_new(self) -> bool:
+        return self.newest is not None and self.ranks.step <= self.newest.step
+
     def _whole(self) -> bool:
-        layout = self.ranks.layout
-        return layout is not None and len(self.ranks) == layout.world
+        return len(self.ranks) > 0 and len(self.ranks) == self.ranks.world
 
     # ---- the flush
 
     def asked(self, ask: AskFlush) -> None:
         """The flush is asked for; it answers every open wish, since it saves later than they wished."""
         now = self._clock.monotonic()
-        self.flush = FlushFact(ask.id, ask.cause, now, ask.give_up_at, ask.hold)
-        self._flush_deadline = ask.deadline
+        self.flush = FlushFact(ask.id, ask.cause, now, ask.give_up_at, ask.hold, deadline=ask.deadline)
         self.commit_failed = None
         self.held_for = ask.id if ask.hold else self.held_for
         self._answered = [w.id for w in self._wishes]
@@ -133,7 +141,9 @@ class Flushes:
         flush = self.flush
         if flush is None:
             return []
-        left = None if self._flush_deadline is None else self._flush_deadline - self._clock.monotonic()
+        if flush.cause is Cause.NODE:
+            return []  # it comes from another node, through the ranks' own register
+        left = None if flush.deadline is None else flush.deadline - self._clock.monotonic()
         words: list[ToHook] = [Flush(flush.id, flush.cause.value, left and max(0.0, left), flush.hold)]
         return words if flush.agreed is None else [*words, Agree(flush.id, flush.agreed)]
 
@@ -152,13 +162,14 @@ class Flushes:
         else:
             self.newest = place
             self.commits.note(place)
+            self._held_at = place.step if flush.hold and flush.cause is Cause.NODE else None
             self.flush_s = self._clock.monotonic() - flush.asked_at
             stall = self.ranks.stall_s(flush.id)
             self._stalls.extend([] if stall is None else [stall])
         self.ranks.forget(flush.id)
-        self.flush, self.commit_failed = None, None
+        self.flush, self.commit_failed = self._later.popleft() if self._later else None, None
         self._since = self._clock.monotonic()
-        for wish in {flush.id, *self._answered}:
+        for wish in {flush.id, *(self._answered if flush.cause is not Cause.NODE else ())}:
             self._resolve(wish, place or because)
         self.changed.set()
 
@@ -167,19 +178,44 @@ class Flushes:
         if future is not None and not future.done():
             future.set_result(outcome)
 
+    def _called(self, said: At) -> None:
+        """On several nodes: the ranks are at a flush that another one asked for, maybe before one of here."""
+        flush = self.flush
+        if flush is not None and flush.id == said.id:
+            self.flush = replace(flush, hold=flush.hold or said.hold)
+            return
+        if said.id in self.given_up or any(later.id == said.id for later in self._later):
+            return
+        if self.newest is not None and self.newest.flush_id == said.id:
+            return
+        now = self._clock.monotonic()
+        deadline = None if said.seconds_left is None else now + said.seconds_left
+        new = FlushFact(said.id, Cause.NODE, now, now + PATIENCE_S, said.hold, deadline=deadline)
+        log.info("flush_called", job=self.name, flush=said.id, reason=said.reason)
+        if flush is None or not self.ranks.spoke_of(flush.id):
+            self._later.extendleft([flush] if flush is not None else [])
+            self.flush = new
+        else:
+            self._later.append(new)
+
     def _adopt(self) -> None:
         """Ranks that saved for an earlier life of this daemon have saved all the same: commit it."""
         saved = self.ranks.all_saved()
         if self.flush is not None or saved is None or saved.id in self.given_up:
             return
         now = self._clock.monotonic()
-        cause = (
-            Cause.NOTICE if self.notice is not None and self.notice.episode == saved.id else Cause.INTERVAL
-        )
-        hold = cause is Cause.NOTICE
-        self.held_for = saved.id if hold else self.held_for
+        cause = Cause.NODE if self.nodes > 1 and saved.hold else Cause.INTERVAL
+        if self.notice is not None and self.notice.episode == saved.id:
+            cause = Cause.NOTICE
+        hold = cause is not Cause.INTERVAL
+        self.held_for = saved.id if cause is Cause.NOTICE else self.held_for
         self.flush = FlushFact(saved.id, cause, now, now + PATIENCE_S, hold, agreed=saved.step)
         log.info("flush_adopted", job=self.name, flush=saved.id, tag=saved.tag)
+
+    @property
+    def held_elsewhere(self) -> bool:
+        """The ranks wait here because another node of the job was given notice: the job may move on."""
+        return self._held_at is not None and len(self.ranks) > 0 and self.ranks.step <= self._held_at
 
     def found(self, place: Place) -> None:
         """A committed checkpoint lies here."""

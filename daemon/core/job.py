@@ -23,6 +23,7 @@ from outlast.daemon.core.restores import Restores
 from outlast.daemon.core.state import JobState
 from outlast.daemon.core.trainers import Connection
 from outlast.providers.base import Clock, Hint
+from outlast.wire.manifest import Part
 from outlast.wire.messages import Ask, At, Done, Failed, FromHook, Progress, Saved, StandDown
 
 
@@ -37,8 +38,9 @@ class Job(Flushes):
         state: JobState,
         clock: Clock,
         record: Record,
+        part: Part | None = None,
     ) -> None:
-        super().__init__(name, every, clock)
+        super().__init__(name, every, clock, part)
         self.checkpoints = checkpoints
         self._folders = _spellings(checkpoints)
         self.state = state
@@ -75,7 +77,7 @@ class Job(Flushes):
         self.joining.append(connection)
         layout = connection.hello.layout
         self._note_complete()
-        if len(self.ranks) == layout.world:
+        if self._whole():
             self._since = self._clock.monotonic()
             self._record.event("trainer_connected", self.name, world=layout.world, step=self.ranks.step)
         self.changed.set()
@@ -99,8 +101,11 @@ class Job(Flushes):
                     self._quiet.ask(connection, message.pause_s, self._clock.monotonic())
                 return  # steps alone change no decision
             case At():
+                if self.nodes > 1:
+                    self._called(message)
+                else:
+                    self._orphan_at(connection, message)
                 self.ranks.at(connection, message)
-                self._orphan_at(connection, message)
             case Saved():
                 self.ranks.saved(connection, message)
                 self._adopt()
@@ -206,7 +211,7 @@ class Job(Flushes):
             now=self._clock.monotonic(),
             epoch=self.state.epoch,
             role=self.state.role,
-            world=self.ranks.layout.world if self.ranks.layout else 0,
+            world=self.ranks.world,
             ranks=self.ranks.facts(self.flush.id if self.flush else None),
             notice=self.notice.fact if self.notice else None,
             wishes=tuple(self._wishes),
@@ -225,6 +230,7 @@ class Job(Flushes):
             ship_bytes_s=self.ship_bytes_s,
             flush_bytes=self.flush_bytes,
             unsent=unsent,
+            nodes=self.nodes,
         )
 
     def _repace(self) -> None:

@@ -28,6 +28,7 @@ from outlast.daemon.core.welcome import Welcome
 from outlast.daemon.ship.link import Peer
 from outlast.daemon.ship.words import RefusedError, read_handover
 from outlast.providers.base import Clock
+from outlast.wire.manifest import Part
 from outlast.wire.messages import FromHook
 from outlast.wire.store import scan
 
@@ -63,7 +64,8 @@ def _desk(settings: Settings, job_settings: JobSettings, clock: Clock, record: R
             log.info("recovered", job=name, what=sentence)
     state = job_state.load(state_file) or _first_state(job_settings, stores)
     job_state.save(state_file, state)
-    job = Job(name, job_settings.checkpoints, job_settings.every_s, state, clock, record)
+    part = _part(settings, job_settings)
+    job = Job(name, job_settings.checkpoints, job_settings.every_s, state, clock, record, part)
     if state.role is not Role.STANDBY:
         _take_up_newest(job, stores)
     peer = open_peer(job_settings, clock)
@@ -88,6 +90,11 @@ def _desk(settings: Settings, job_settings: JobSettings, clock: Clock, record: R
             job, welcome, launcher, replicas, when, job_settings.takeover_after_s, state_file, clock, record
         )
     return Desk(job, keeper, welcome, errands, peer, kept, warner, standby)
+
+
+def _part(settings: Settings, job: JobSettings) -> Part | None:
+    """Which part of the job's checkpoints is saved on this node, where it spans several."""
+    return Part(job.nodes.index(settings.node.name), job.nodes) if job.nodes else None
 
 
 def _first_state(settings: JobSettings, stores: list[Path]) -> JobState:
@@ -118,7 +125,8 @@ def _given(store: Path) -> int:
 
 
 def _take_up_newest(job: Job, stores: list[Path]) -> None:
-    for found in (next(iter(scan(s)), None) for s in stores):
+    usable = ((item for item in scan(s) if item.whole or job.part is not None) for s in stores)
+    for found in (next(items, None) for items in usable):
         if found is not None:
             manifest = found.manifest
             size, flush = manifest.total_bytes, manifest.flush_id

@@ -85,7 +85,8 @@ def _flush(facts: Facts, flush: FlushFact) -> Decision:
         return _give_up(flush, f"{_missing(facts, flush)} any more")
     if facts.now >= flush.give_up_at:
         return _give_up(flush, f"{_missing(facts, flush)} in time")
-    if flush.agreed is None and facts.complete and all(r.at is not None for r in facts.ranks):
+    one_node = facts.nodes == 1  # else the ranks agree with those of the other nodes, among themselves
+    if one_node and flush.agreed is None and facts.complete and all(r.at is not None for r in facts.ranks):
         step = max(r.at or 0 for r in facts.ranks)
         return Decision(
             (SayAgree(flush.id, step),), f"all {facts.world} ranks save at the end of step {step}"
@@ -117,11 +118,13 @@ def _give_up(flush: FlushFact, why: str) -> Decision:
 
 def _missing(facts: Facts, flush: FlushFact) -> str:
     """Which ranks keep the flush waiting, in words; a frozen rank is named with its pid."""
-    gone = sorted(set(range(facts.world)) - {r.rank for r in facts.ranks})
+    if not facts.complete and facts.nodes > 1:
+        return f"{facts.world - len(facts.ranks)} of the {facts.world} ranks of this node not connected"
+    gone = sorted(set(range(facts.world)) - {r.rank for r in facts.ranks}) if facts.nodes == 1 else []
     if gone:
         return f"{_names(gone)} of {facts.world} not connected"
-    if flush.agreed is None:
-        silent = [r for r in facts.ranks if r.at is None]
+    silent = [r for r in facts.ranks if r.at is None]
+    if flush.agreed is None and silent:
         return f"{_pids(silent)} did not answer"
     return f"{_pids([r for r in facts.ranks if not r.saved])} did not save"
 
@@ -241,7 +244,9 @@ def _replicate(facts: Facts) -> Decision:
 
 
 def _ship(facts: Facts, newest: Place) -> Decision:
-    under_way = facts.shipping
+    under_way, peer = facts.shipping, facts.peer
+    if under_way is None and peer is not None and peer.waiting and peer.retry_at > facts.now:
+        return Decision((), f"{newest.tag} waits at the peer for the part of {', '.join(peer.waiting)}")
     if under_way is None:
         if facts.peer is not None and facts.peer.retry_at > facts.now:
             return Decision((), f"shipping {newest.tag} failed: {facts.peer.because}; trying again soon")
@@ -253,7 +258,7 @@ def _ship(facts: Facts, newest: Place) -> Decision:
 
 def _overtakes(facts: Facts, newest: Place) -> bool:
     """A newer tag cuts an older transfer only for a notice, and only where it can still arrive in time."""
-    if facts.notice is None:
+    if facts.notice is None or facts.nodes > 1:  # other nodes may wait for the part that is under way
         return False
     left = facts.notice.deadline - facts.now
     return facts.ship_bytes_s is None or left <= 0 or newest.size / facts.ship_bytes_s < left
@@ -278,7 +283,7 @@ def _quiet(facts: Facts) -> str:
         return "no trainer is connected"
     if not facts.complete:
         return f"{len(facts.ranks)} of {facts.world} ranks are connected"
-    return f"training, {facts.world} ranks"
+    return f"training, {facts.world} ranks" + (" here" if facts.nodes > 1 else "")
 
 
 def next_look(facts: Facts) -> float | None:

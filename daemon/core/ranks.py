@@ -5,11 +5,23 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from outlast.daemon.core.facts import RankFact
 from outlast.daemon.core.trainers import Connection
 from outlast.wire.messages import At, Failed, Layout, Progress, Saved, ToHook
+
+# Of so many flushes at once is kept what a rank said; on several nodes the next may begin before one ends.
+_FLUSHES = 8
+
+
+@dataclass
+class _Words:
+    """What a rank has said of one flush."""
+
+    at: At | None = None
+    saved: Saved | None = None
+    failed: Failed | None = None
 
 
 @dataclass
@@ -17,15 +29,21 @@ class _Rank:
     connection: Connection
     step: int
     step_s: float = 0.0
-    at: At | None = None
-    saved: Saved | None = None
-    failed: Failed | None = None
+    words: dict[str, _Words] = field(default_factory=dict)
+
+    def of(self, flush_id: str) -> _Words:
+        """The words of one flush, to be added to."""
+        known = self.words.setdefault(flush_id, _Words())
+        while len(self.words) > _FLUSHES:
+            del self.words[next(iter(self.words))]
+        return known
 
 
 class Ranks:
     """Who is connected. Words about another flush than the one asked about are kept, not mixed up."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: int = 1) -> None:
+        self._nodes = nodes
         self._ranks: dict[int, _Rank] = {}
         self.gone = asyncio.Event()  # set while no rank is connected
         self.gone.set()
@@ -42,6 +60,16 @@ class Ranks:
         return next((r.connection.hello.layout for r in self._ranks.values()), None)
 
     @property
+    def world(self) -> int:
+        """How many ranks train on this node, by their own word; 0 with no rank."""
+        return self.layout.world // self._nodes if self.layout else 0
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Which ranks are connected."""
+        return tuple(sorted(self._ranks))
+
+    @property
     def step(self) -> int:
         """The highest step any rank has completed; 0 with no rank."""
         return max((r.step for r in self._ranks.values()), default=0)
@@ -55,6 +83,10 @@ class Ranks:
         hello = connection.hello
         if not 0 <= hello.rank < hello.layout.world:
             return f"rank {hello.rank} is not in a world of {hello.layout.world}"
+        if hello.layout.world % self._nodes:
+            return (
+                f"{hello.layout.world} ranks do not spread evenly over the {self._nodes} nodes of jobs.nodes"
+            )
         old = self._ranks.get(hello.rank)
         if old is not None and old.connection.pid != connection.pid:
             return (
@@ -64,6 +96,8 @@ class Ranks:
         others = [r for n, r in self._ranks.items() if n != hello.rank]
         if others and others[0].connection.hello.layout != hello.layout:
             return f"rank {hello.rank} announces another layout than the ranks already here"
+        if old is None and others and len(others) >= self.world:
+            return f"all {self.world} ranks of this node are here already: do jobs.nodes name all nodes?"
         return None
 
     def add(self, connection: Connection) -> None:
@@ -95,29 +129,33 @@ class Ranks:
         rank = self._find(connection)
         if rank is not None:
             # A promise tells the step more freshly than progress does, which comes once a second.
-            rank.at, rank.step = said, max(rank.step, said.step - 1)
+            rank.of(said.id).at, rank.step = said, max(rank.step, said.step - 1)
 
     def saved(self, connection: Connection, said: Saved) -> None:
         rank = self._find(connection)
         if rank is not None:
-            rank.saved, rank.step = said, max(rank.step, said.step)
+            rank.of(said.id).saved, rank.step = said, max(rank.step, said.step)
 
     def failed(self, connection: Connection, said: Failed) -> None:
         rank = self._find(connection)
         if rank is not None:
-            rank.failed = said
+            rank.of(said.id).failed = said
 
     def all_saved(self) -> Saved | None:
-        """The word of a flush that every rank of the world has saved, whoever asked for it."""
-        layout = self.layout
-        said = [r.saved for r in self._ranks.values() if r.saved is not None]
-        if layout is None or len(said) != layout.world or len({s.id for s in said}) != 1:
+        """The word of a flush that every rank of this node has saved, whoever asked for it."""
+        if not self._ranks or len(self._ranks) != self.world:
             return None
-        return said[0]
+        first, *others = self._ranks.values()
+        said = [words.saved for words in first.words.values() if words.saved is not None]
+        return next((one for one in said if all(_saved(rank, one.id) for rank in others)), None)
+
+    def spoke_of(self, flush_id: str) -> bool:
+        """Whether any rank has said anything of this flush."""
+        return any(flush_id in rank.words for rank in self._ranks.values())
 
     def stall_s(self, flush_id: str) -> float | None:
         """How long saving held the slowest rank, by the ranks' own clocks; None if none has said."""
-        said = [r.saved.seconds for r in self._ranks.values() if r.saved and r.saved.id == flush_id]
+        said = [saved.seconds for r in self._ranks.values() if (saved := _saved(r, flush_id))]
         return max((s for s in said if math.isfinite(s) and s >= 0), default=None)
 
     def facts(self, flush_id: str | None) -> tuple[RankFact, ...]:
@@ -132,18 +170,21 @@ class Ranks:
     def forget(self, flush_id: str) -> None:
         """The flush is over: drop what was said of it."""
         for rank in self._ranks.values():
-            rank.at = None if rank.at and rank.at.id == flush_id else rank.at
-            rank.saved = None if rank.saved and rank.saved.id == flush_id else rank.saved
-            rank.failed = None if rank.failed and rank.failed.id == flush_id else rank.failed
+            rank.words.pop(flush_id, None)
 
     def _find(self, connection: Connection) -> _Rank | None:
         rank = self._ranks.get(connection.hello.rank)
         return rank if rank is not None and rank.connection is connection else None
 
 
+def _saved(rank: _Rank, flush_id: str) -> Saved | None:
+    words = rank.words.get(flush_id)
+    return words.saved if words is not None else None
+
+
 def _fact(number: int, rank: _Rank, flush_id: str | None) -> RankFact:
-    at = rank.at.step if rank.at and rank.at.id == flush_id else None
-    saved = rank.saved if rank.saved and rank.saved.id == flush_id else None
-    failed = rank.failed.reason if rank.failed and rank.failed.id == flush_id else None
-    tag, step = (saved.tag, saved.step) if saved else (None, None)
+    said = rank.words.get(flush_id or "", _Words())
+    at = said.at.step if said.at else None
+    failed = said.failed.reason if said.failed else None
+    tag, step = (said.saved.tag, said.saved.step) if said.saved else (None, None)
     return RankFact(number, rank.connection.pid, rank.step, at, tag, failed, step)

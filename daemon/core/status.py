@@ -65,12 +65,14 @@ def job_status(job: Job, errands: Errands, parked: int) -> dict[str, Any]:
         "trainer": {
             "ranks": len(job.ranks),
             "world": layout.world if layout else None,
+            "here": job.ranks.world if layout else None,
             "parked": parked,
             "step": job.ranks.step if len(job.ranks) else job.done_step,
             "step_s": job.ranks.step_s,
             "done": job.done_step is not None,
             "pids": [c.pid for c in job.ranks],
         },
+        "nodes": list(job.part.nodes) if job.part is not None else None,
         "flush": job.flush.id if job.flush else None,
         "held": job.held_for is not None,
         "newest": _place(job.newest),
@@ -134,6 +136,7 @@ def _peer(job: Job, errands: Errands) -> dict[str, Any] | None:
         "because": seen.because,
         "newest": _place(seen.newest),
         "shipping": {"sent": sent, "total": total} if "ship" in errands.in_flight else None,
+        "waiting": list(seen.waiting),
         "next": _next(job),
     }
 

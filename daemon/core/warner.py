@@ -45,7 +45,7 @@ class Warner:
 
     async def _wait(self, pending: bool) -> None:
         try:
-            async with asyncio.timeout(REPEAT_S if pending else REFRESH_S):
+            async with asyncio.timeout(REPEAT_S if pending or self._job.held_elsewhere else REFRESH_S):
                 await self._job.alarm.wait()
         except TimeoutError:
             if not pending and self._job.state.role is Role.PRIMARY:

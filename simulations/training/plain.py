@@ -23,8 +23,19 @@ from outlast.wire.messages import Hello, Layout
 Barrier = Callable[[int], None]
 
 
-def build(checkpoints: Path, ballot: Ballot, save_seconds: float = 0.0, job: str = "tune") -> Guard:
-    """A guard that saves ``{"rank", "step"}`` as JSON, slowly if ``save_seconds`` says so."""
+def build(
+    checkpoints: Path,
+    ballot: Ballot,
+    save_seconds: float = 0.0,
+    job: str = "tune",
+    *,
+    here: int | None = None,
+    socket: Path | None = None,
+) -> Guard:
+    """A guard that saves ``{"rank", "step"}`` as JSON, slowly if ``save_seconds`` says so.
+
+    ``here``: how many of the ranks are on each node, if it is not all; ``socket``: this node's daemon.
+    """
 
     def hello(step: int, epoch: int) -> Hello:
         return Hello(job, ballot.rank, os.getpid(), str(checkpoints), Layout(ballot.world), step, epoch)
@@ -33,10 +44,12 @@ def build(checkpoints: Path, ballot: Ballot, save_seconds: float = 0.0, job: str
         time.sleep(save_seconds)
         body = json.dumps({"rank": ballot.rank, "step": step})
         (folder / f"outlast_rank_{ballot.rank:05d}.pt").write_text(body)
+        if here is not None and ballot.rank % here == 0:  # each node has the model, as with local storage
+            (folder / "mp_rank_00_model_states.pt").write_text(json.dumps({"step": step}))
 
-    agreement = Agreement(ballot)
-    link = Link(socket_path(), hello, agreement)
-    saver = FolderSaver(ballot, checkpoints, write)
+    agreement = Agreement(ballot, several=here is not None and here < ballot.world)
+    link = Link(str(socket or socket_path()), hello, agreement)
+    saver = FolderSaver(ballot, checkpoints, write, here=here)
     link.start()
     try:
         origin = decide(link, ballot, checkpoints)

@@ -34,7 +34,7 @@ TAGS = st.sampled_from(["global_step8", "global_step9"])
 TIMES = st.floats(900.0, 1100.0) | st.just(1000.0)
 SECONDS = st.none() | st.floats(0.0, 500.0)
 CAUSES = st.sampled_from(Cause)
-WISHED = st.sampled_from([c for c in Cause if c is not Cause.NOTICE])
+WISHED = st.sampled_from([c for c in Cause if c not in (Cause.NOTICE, Cause.NODE)])
 PLACES = st.builds(
     Place, st.integers(1, 3), TAGS, st.integers(0, 10), IDS | st.just(""), st.integers(0, 10_000)
 )

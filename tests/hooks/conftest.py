@@ -193,7 +193,7 @@ class ScriptedDaemon:
             return
         if saved.id not in self._answered:
             self._answered.add(saved.id)
-            self.commit(saved, self.hellos[0])
+            self.commit(saved, self.hellos[min(self.hellos)])
         self.send(StandDown("committed", self.then, saved.id, committed=True))
 
 

@@ -73,11 +73,18 @@ class Ask:
 
 @dataclass(frozen=True)
 class At:
-    """Answer to Flush: this rank will not pass the end of ``step`` before it hears Agree."""
+    """Answer to Flush: this rank will not pass the end of ``step`` before it hears Agree.
+
+    On several nodes the flush may have been asked for on another one: then the other fields say, as in Flush,
+    what was asked, and the ranks agree among themselves.
+    """
 
     type: ClassVar[str] = "at"
     id: str
     step: int
+    reason: str = ""
+    seconds_left: float | None = None
+    hold: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,7 @@ class Saved:
     step: int
     tag: str
     seconds: float
+    hold: bool = False  # the rank waits at this step's end, as Flush.hold asked
 
 
 @dataclass(frozen=True)
