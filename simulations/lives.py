@@ -23,13 +23,13 @@ import obstore.store
 import structlog
 
 from outlast.daemon.checkpoint.commit import CommitError, CommitOrder, commit, recover, sweep
+from outlast.daemon.checkpoint.destinations import Refused, Unreachable
 from outlast.daemon.config import load
 from outlast.daemon.core.facts import Place, Role
 from outlast.daemon.core.node import Desk, build
 from outlast.daemon.core.notices import Live
 from outlast.daemon.history.rows import FlushStep, RestoreStep, ShipStep, Spell
 from outlast.daemon.ship import link, receive, sheet
-from outlast.daemon.ship.session import PeerRefused, PeerUnreachable
 from outlast.providers.base import Hint, Identity, SystemClock
 from outlast.simulations.zygote import Surroundings, request
 from outlast.wire.messages import Layout
@@ -108,7 +108,7 @@ async def _daemon(config: Path, aim: str, line: Line) -> dict[str, Any]:
     async def dial(_settings: object) -> Any:
         try:
             return line.connected()
-        except PeerUnreachable as exc:
+        except Unreachable as exc:
             record.failed["peer"] = str(exc)
             raise
 
@@ -121,7 +121,7 @@ async def _daemon(config: Path, aim: str, line: Line) -> dict[str, Any]:
         settled = await _settle(desk, record, aim)
         primary = desk.job.state.role is Role.PRIMARY
         if settled and primary and aim == "hand_over" and desk.job.newest is not None:
-            with contextlib.suppress(PeerRefused, PeerUnreachable):
+            with contextlib.suppress(Refused, Unreachable):
                 await desk.errands.hand_over(desk.job.newest)
         return {"settled": settled, **_told(desk), "failed": record.failed}
     finally:
@@ -245,9 +245,9 @@ class Line:
         self._ends: list[End] = []
 
     def connected(self) -> Line:
-        """The line, if it is whole. Raises PeerUnreachable."""
+        """The line, if it is whole. Raises Unreachable."""
         if self.cut_off:
-            raise PeerUnreachable("the line was cut")
+            raise Unreachable("the line was cut")
         self._closed = asyncio.Event()
         return self
 

@@ -15,11 +15,12 @@ from typing import Any, Protocol
 
 import structlog
 
+from outlast.daemon.checkpoint.destinations import Refused, Unreachable
 from outlast.daemon.core import mailbag
 from outlast.daemon.core.mailbag import Sent
 from outlast.daemon.history import segments
 from outlast.daemon.history.ledger import Changed
-from outlast.daemon.ship.link import Peer, PeerRefused, PeerUnreachable
+from outlast.daemon.ship.link import Peer
 from outlast.providers.base import Clock
 
 log = structlog.get_logger("outlast.history")
@@ -230,7 +231,7 @@ class Courier:
         try:
             async with asyncio.timeout(SESSION_S):
                 await self._deliver(one, bag)
-        except (PeerUnreachable, PeerRefused, TimeoutError) as exc:
+        except (Unreachable, Refused, TimeoutError) as exc:
             self._note_failure(job, one, exc)
         if not urgent:
             await self._weather(self._keep_books())
@@ -255,5 +256,5 @@ class Courier:
         if because != one.because:
             log.info("segment_not_sent", job=job, because=because)
         one.because = because
-        if isinstance(exc, PeerRefused):
+        if isinstance(exc, Refused):
             one.not_before = self._clock.monotonic() + REFUSED_S

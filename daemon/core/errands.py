@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from outlast.daemon.checkpoint.commit import CommitError, CommitOrder, commit
+from outlast.daemon.checkpoint.destinations import Refused, Unreachable
 from outlast.daemon.checkpoint.retention import prune
 from outlast.daemon.core import parts
 from outlast.daemon.core import state as job_state
@@ -23,7 +24,7 @@ from outlast.daemon.core.job import Job
 from outlast.daemon.core.record import Record
 from outlast.daemon.core.stores import Replicas
 from outlast.daemon.core.tally import Tally
-from outlast.daemon.ship.link import Peer, PeerRefused, PeerUnreachable, Shipped
+from outlast.daemon.ship.link import Peer, Shipped
 from outlast.providers.base import Clock
 from outlast.wire.manifest import PARTIAL_SUFFIX, Manifest, read
 from outlast.wire.messages import StandDown
@@ -132,7 +133,7 @@ class Errands:
         """The one choke point: weather becomes a fact, a bug is reported and the daemon lives on."""
         try:
             await work
-        except (PeerUnreachable, PeerRefused) as exc:
+        except (Unreachable, Refused) as exc:
             await self._peer_failed(name, exc)
         except Exception:  # a bug is reported; the protector lives on
             self._back_off("an unexpected error, see the log")
@@ -144,15 +145,15 @@ class Errands:
             self._running.pop(name, None)
             self._job.changed.set()
 
-    async def _peer_failed(self, name: str, exc: PeerUnreachable | PeerRefused) -> None:
+    async def _peer_failed(self, name: str, exc: Unreachable | Refused) -> None:
         self._back_off(str(exc))
         self.shipped.failures += name == "ship"
         log.warning("peer_failed", job=self._job.name, action=name, because=str(exc))
         self._record.event("ship_failed", self._job.name, action=name, because=str(exc))
-        if isinstance(exc, PeerRefused) and exc.code == "fenced" and self._peer is not None:
+        if isinstance(exc, Refused) and exc.code == "fenced" and self._peer is not None:
             try:
                 await self._peer.ask_state()
-            except (PeerUnreachable, PeerRefused):
+            except (Unreachable, Refused):
                 return  # the next attempt tells
 
     def _back_off(self, because: str) -> None:

@@ -36,7 +36,7 @@ async def look(peer: Peer, store: Path, part: Part, place: Place) -> Whole | Wai
     """What to do about ``place``, the newest here. A part that others wait for goes before a newer one.
 
     Else nodes that are slower than the interval could each send other steps, and none would become whole.
-    Raises PeerUnreachable and PeerRefused.
+    Raises Unreachable and Refused.
     """
     seen = await peer.ask_state()
     await asyncio.to_thread(_note_whole, store, seen)

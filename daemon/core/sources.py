@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Protocol
 
-from outlast.daemon.checkpoint.destinations import Progress, Refused, Unreachable
-from outlast.daemon.ship.link import Peer, PeerRefused, PeerUnreachable
+from outlast.daemon.checkpoint.destinations import Progress
+from outlast.daemon.ship.link import Peer
 from outlast.daemon.store.destination import StoreDestination
 from outlast.wire.manifest import Manifest
 from outlast.wire.store import Committed
@@ -52,19 +52,13 @@ class PeerSource:
 
     async def look(self) -> list[tuple[Manifest, str]]:
         """See Source."""
-        try:
-            return await self._peer.held()
-        except (PeerUnreachable, PeerRefused) as exc:
-            _translate(exc)
+        return await self._peer.held()
 
     async def fetch(
         self, manifest: Manifest, store: Path, progress: Progress | None, near: Sequence[Path]
     ) -> tuple[Committed, int]:
         """See Source."""
-        try:
-            return await self._peer.fetch(manifest, store, progress, near)
-        except (PeerUnreachable, PeerRefused) as exc:
-            _translate(exc)
+        return await self._peer.fetch(manifest, store, progress, near)
 
 
 class StoreSource:
@@ -92,9 +86,3 @@ class StoreSource:
     ) -> tuple[Committed, int]:
         """See Source."""
         return await self._destination.fetch_one(manifest, store, progress, near)
-
-
-def _translate(exc: PeerUnreachable | PeerRefused) -> NoReturn:
-    if isinstance(exc, PeerRefused):
-        raise Refused(exc.code, exc.because) from exc
-    raise Unreachable(str(exc)) from exc

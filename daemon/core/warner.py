@@ -10,9 +10,10 @@ from contextlib import suppress
 
 import structlog
 
+from outlast.daemon.checkpoint.destinations import Refused, Unreachable
 from outlast.daemon.core.facts import Role
 from outlast.daemon.core.job import Job
-from outlast.daemon.ship.link import Peer, PeerRefused, PeerUnreachable
+from outlast.daemon.ship.link import Peer
 from outlast.providers.base import Clock
 
 log = structlog.get_logger("outlast.job")
@@ -52,7 +53,7 @@ class Warner:
                 await self._refresh()
 
     async def _refresh(self) -> None:
-        with suppress(PeerUnreachable, PeerRefused):
+        with suppress(Unreachable, Refused):
             await self._peer.ask_state()
 
     async def _say(self) -> bool:
@@ -75,7 +76,7 @@ class Warner:
         job = self._job
         try:
             await self._peer.warn(kind, left, job.ranks.step, job.state.epoch)
-        except (PeerUnreachable, PeerRefused) as exc:
+        except (Unreachable, Refused) as exc:
             log.debug("peer_not_warned", job=job.name, because=str(exc))
             return False
         return True

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import asyncssh
 
+from outlast.daemon.checkpoint.destinations import Unreachable
 from outlast.daemon.checkpoint.place import Step, no_step
 from outlast.daemon.ship.dial import PeerSettings
 from outlast.daemon.ship.early import firsts, follow
@@ -18,7 +19,7 @@ from outlast.daemon.ship.fetching import Fetching
 from outlast.daemon.ship.limit import Limit
 from outlast.daemon.ship.openssh import OpenSsh
 from outlast.daemon.ship.rsync import Rsync
-from outlast.daemon.ship.session import Channels, Opener, PeerUnreachable
+from outlast.daemon.ship.session import Channels, Opener
 from outlast.daemon.ship.shipment import Landed, Shipment, check_here, unsent
 from outlast.daemon.ship.transfer import Transfer
 from outlast.daemon.ship.way import Way
@@ -199,7 +200,7 @@ class Carrier:
 
         async def watch() -> None:
             await connection.wait_closed()
-            raise PeerUnreachable("the connection to the peer broke in mid-transfer")
+            raise Unreachable("the connection to the peer broke in mid-transfer")
 
         async with transfer.running(watch()):
             yield

@@ -9,7 +9,7 @@ from typing import Literal
 
 import asyncssh
 
-from outlast.daemon.ship.session import PeerUnreachable
+from outlast.daemon.checkpoint.destinations import Unreachable
 
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes128-ctr")
 _KEEPALIVES_MISSED = 2
@@ -52,7 +52,7 @@ class _Pinned(asyncssh.SSHClient):
 
 
 async def dial(settings: PeerSettings) -> asyncssh.SSHClientConnection:
-    """Connect and log in. Raises PeerUnreachable with what failed, why, and what to do."""
+    """Connect and log in. Raises Unreachable with what failed, why, and what to do."""
     pinned = _host_key(settings)
     key = await asyncio.to_thread(_private_key, settings.key)
     client = _Pinned(pinned)
@@ -60,15 +60,15 @@ async def dial(settings: PeerSettings) -> asyncssh.SSHClientConnection:
     try:
         return await _connect(settings, client, pinned, key)
     except asyncssh.HostKeyNotVerifiable as exc:
-        raise PeerUnreachable(_wrong_key(where, client.seen, pinned)) from exc
+        raise Unreachable(_wrong_key(where, client.seen, pinned)) from exc
     except asyncssh.PermissionDenied as exc:
-        raise PeerUnreachable(
+        raise Unreachable(
             f"{where} refused the key {key.get_fingerprint()}: put its public half, with the forced command"
             " 'outlast receive', into that user's authorized_keys"
         ) from exc
     except (TimeoutError, asyncssh.Error, OSError) as exc:
         because = str(exc) or f"no answer within {settings.connect_s:.0f} s"
-        raise PeerUnreachable(f"{where} cannot be reached: {because}") from exc
+        raise Unreachable(f"{where} cannot be reached: {because}") from exc
 
 
 async def _connect(
@@ -108,7 +108,7 @@ def _host_key(settings: PeerSettings) -> asyncssh.SSHKey:
     try:
         return asyncssh.import_public_key(settings.host_key)
     except (asyncssh.KeyImportError, ValueError) as exc:
-        raise PeerUnreachable(
+        raise Unreachable(
             f"host_key of {settings.host} is not an OpenSSH public key ({exc}): copy the line from"
             " /etc/ssh/ssh_host_ed25519_key.pub on the peer"
         ) from exc
@@ -118,11 +118,11 @@ def _private_key(path: Path) -> asyncssh.SSHKey:
     try:
         return asyncssh.read_private_key(path)
     except OSError as exc:
-        raise PeerUnreachable(
+        raise Unreachable(
             f"the private key {path} cannot be read ({exc.strerror}): check its path, owner and mode"
         ) from exc
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError, ValueError) as exc:
-        raise PeerUnreachable(f"{path} is not a private key without a passphrase ({exc})") from exc
+        raise Unreachable(f"{path} is not a private key without a passphrase ({exc})") from exc
 
 
 def _wrong_key(where: str, seen: str, pinned: asyncssh.SSHKey) -> str:

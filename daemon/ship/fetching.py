@@ -16,7 +16,7 @@ from pathlib import Path
 
 import asyncssh
 
-from outlast.daemon.checkpoint.destinations import DAMAGED
+from outlast.daemon.checkpoint.destinations import DAMAGED, Refused, Unreachable
 from outlast.daemon.checkpoint.place import Step
 from outlast.daemon.ship import sheet
 from outlast.daemon.ship.arrival import Arrivals
@@ -34,7 +34,7 @@ from outlast.daemon.ship.protocol import (
     request_body,
     whole_number,
 )
-from outlast.daemon.ship.session import ANSWER_S, Opener, PeerRefused, PeerUnreachable, Session
+from outlast.daemon.ship.session import ANSWER_S, Opener, Session
 from outlast.daemon.ship.shipment import read
 from outlast.wire.digests import CHUNK, chunks_in
 from outlast.wire.manifest import FileEntry, Manifest
@@ -98,7 +98,7 @@ class Fetching:
         self._tries: dict[str, int] = {}
 
     async def bring(self, staging: Path, missing: list[FileEntry], count: Callable[[int], None]) -> int:
-        """See ``checkpoint.arriving.Bring``. Raises PeerUnreachable and PeerRefused."""
+        """See ``checkpoint.arriving.Bring``. Raises Unreachable and Refused."""
         arrivals = Arrivals(staging, self._step)
         for entry in sorted(missing, key=lambda one: -one.size):
             await self._begin(arrivals, entry, count)
@@ -157,7 +157,7 @@ class Fetching:
         await asyncio.to_thread(arrivals.drop, entry.path)
         self._tries[entry.path] = self._tries.get(entry.path, 1) + 1
         if self._tries[entry.path] > _TRIES:
-            raise PeerRefused(DAMAGED, f"the peer holds a damaged {entry.path}")
+            raise Refused(DAMAGED, f"the peer holds a damaged {entry.path}")
         await self._begin(arrivals, entry, count)
 
     def _fetch(self, piece: Piece) -> Fetch:
@@ -176,31 +176,31 @@ class Reader(Session):
     """A session that asks for bytes ahead of those it waits for."""
 
     async def request(self, fetch: Fetch) -> None:
-        """Ask, without waiting for the answer. Raises PeerUnreachable."""
+        """Ask, without waiting for the answer. Raises Unreachable."""
         try:
             async with asyncio.timeout(ANSWER_S):
                 await self._write(encode(request_body(fetch)))
         except (*_WEATHER, TimeoutError) as exc:
-            raise PeerUnreachable(f"the connection broke: {exc}") from exc
+            raise Unreachable(f"the connection broke: {exc}") from exc
 
     async def data(self, size: int) -> bytearray:
-        """The bytes of the request that was made first. Raises PeerUnreachable and PeerRefused."""
+        """The bytes of the request that was made first. Raises Unreachable and Refused."""
         try:
             async with asyncio.timeout(ANSWER_S):
                 told = read(lambda body: whole_number(body, "size", MOST_FETCH), await self._answer())
                 if told != size:
-                    raise PeerRefused(IO, f"the peer sends {told} bytes where {size} were asked for")
+                    raise Refused(IO, f"the peer sends {told} bytes where {size} were asked for")
                 return await self._take(size)
         except TimeoutError as exc:
-            raise PeerUnreachable(f"the peer sent nothing for {ANSWER_S:.0f} s") from exc
+            raise Unreachable(f"the peer sent nothing for {ANSWER_S:.0f} s") from exc
         except _WEATHER as exc:
-            raise PeerUnreachable(f"the connection broke: {exc}") from exc
+            raise Unreachable(f"the connection broke: {exc}") from exc
 
     async def _take(self, size: int) -> bytearray:
         while len(self._buffer) < size:
             more = await self.process.stdout.read(_READ_BYTES)
             if not more:
-                raise PeerUnreachable("the peer's receiver ended in the middle of a file")
+                raise Unreachable("the peer's receiver ended in the middle of a file")
             self._buffer += more
         data = self._buffer[:size]
         del self._buffer[:size]

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import asyncssh
 
 from outlast.daemon.checkpoint.arriving import land
+from outlast.daemon.checkpoint.destinations import Refused, Unreachable
 from outlast.daemon.checkpoint.parts import Open
 from outlast.daemon.checkpoint.place import Step, no_step
 from outlast.daemon.ship import fetching
@@ -29,13 +30,13 @@ from outlast.daemon.ship.protocol import (
     parse_state,
     whole_number,
 )
-from outlast.daemon.ship.session import Channels, PeerRefused, PeerUnreachable, Session
+from outlast.daemon.ship.session import Channels, Session
 from outlast.daemon.ship.shipment import read
 from outlast.providers.base import Clock
 from outlast.wire.manifest import Manifest
 from outlast.wire.store import Committed
 
-__all__ = ["Peer", "PeerRefused", "PeerSettings", "PeerState", "PeerUnreachable", "Shipped"]
+__all__ = ["Peer", "PeerSettings", "PeerState", "Shipped"]
 
 T = TypeVar("T")
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
@@ -58,7 +59,7 @@ class PeerState:
 
 
 class Peer:
-    """One peer of one job. ``run`` keeps the connection; every request raises PeerUnreachable or PeerRefused.
+    """One peer of one job. ``run`` keeps the connection; every request raises Unreachable or Refused.
 
     ``on_change`` is called, in the event loop, whenever ``state`` has a new value.
     """
@@ -95,7 +96,7 @@ class Peer:
             attempt = self._tried
             try:
                 await self._stay_connected()
-            except (PeerUnreachable, PeerRefused) as exc:
+            except (Unreachable, Refused) as exc:
                 failures = 0 if self.state.reachable else failures + 1
                 self._heard(reachable=False, because=str(exc))
             if self._tried is attempt:  # else it had succeeded, and whoever waits by now waits for the next
@@ -121,7 +122,7 @@ class Peer:
         What one node of several saved is kept there until the parts of the others, ``waiting``, have come.
 
         ``progress`` is called with bytes there and bytes in all. A file that is damaged here is not sent:
-        PeerRefused with code ``damaged``.
+        Refused with code ``damaged``.
         """
         connection = await self._connected()
         with self._doubted(connection):
@@ -157,10 +158,10 @@ class Peer:
     async def stats(self, node: str, segments: Iterable[tuple[int, bytes]]) -> AsyncGenerator[int, None]:
         """Have the peer keep segments of a node's history, one after another; yields each number once kept.
 
-        Uses the connection as it is: without one it raises PeerUnreachable at once and asks for none.
+        Uses the connection as it is: without one it raises Unreachable at once and asks for none.
         """
         if self._connection is None:
-            raise PeerUnreachable(self.state.because)
+            raise Unreachable(self.state.because)
         async with Session(Channels(self._connection)) as session:
             for seq, data in segments:
                 digest = hashlib.sha256(data).hexdigest()
@@ -177,7 +178,7 @@ class Peer:
             connection, HandOver(epoch, tag, step, current), lambda body: whole_number(body, "epoch")
         )
         if new <= (last := max(epoch, current)):
-            raise PeerRefused(IO, f"the peer took over into epoch {new}, which is not above {last}")
+            raise Refused(IO, f"the peer took over into epoch {new}, which is not above {last}")
         self._heard(reachable=True, because="", fence=max(new, self.state.fence))
         return new
 
@@ -189,7 +190,7 @@ class Peer:
         self._heard(reachable=True, because="", fence=max(fence, self.state.fence))
         strange = next((manifest.job for manifest, _ in found if manifest.job != self._job), None)
         if strange is not None:
-            raise PeerRefused(IO, f"{self.name} keeps checkpoints of job {strange} for {self._job}")
+            raise Refused(IO, f"{self.name} keeps checkpoints of job {strange} for {self._job}")
         return found
 
     async def fetch(
@@ -217,14 +218,14 @@ class Peer:
             await connection.wait_closed()
         finally:
             self._drop(connection)
-        raise PeerUnreachable("the connection to the peer broke")
+        raise Unreachable("the connection to the peer broke")
 
     @contextmanager
     def _doubted(self, connection: asyncssh.SSHClientConnection) -> Iterator[None]:
         """After a session broke off, connect anew: that the connection is dead too may not be noticed yet."""
         try:
             yield
-        except PeerUnreachable:
+        except Unreachable:
             self._drop(connection)
             raise
 
@@ -241,9 +242,9 @@ class Peer:
                 async with asyncio.timeout(self._settings.connect_s + 1.0):
                     await self._tried.wait()
             except TimeoutError as exc:
-                raise PeerUnreachable(f"no connection to {self.name}: {self.state.because}") from exc
+                raise Unreachable(f"no connection to {self.name}: {self.state.because}") from exc
         if self._connection is None:
-            raise PeerUnreachable(self.state.because)
+            raise Unreachable(self.state.because)
         return self._connection
 
     def _tell_waiters(self) -> None:

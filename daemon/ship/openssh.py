@@ -13,9 +13,10 @@ import os
 import select
 from collections.abc import Sequence
 
+from outlast.daemon.checkpoint.destinations import Unreachable
 from outlast.daemon.ship.dial import CIPHERS, PeerSettings
 from outlast.daemon.ship.protocol import State, encode, request_body
-from outlast.daemon.ship.session import Headed, PeerUnreachable, Piece
+from outlast.daemon.ship.session import Headed, Piece
 
 PIPE_BYTES = 1024 * 1024
 _ALIAS = "outlast-peer"
@@ -35,7 +36,7 @@ class OpenSsh:
         self.works: bool | None = None
 
     async def open(self, command: str) -> asyncio.subprocess.Process:
-        """Start a client that runs ``command`` at the peer, which has answered. Raises PeerUnreachable."""
+        """Start a client that runs ``command`` at the peer, which has answered. Raises Unreachable."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._arguments(), command,
@@ -44,7 +45,7 @@ class OpenSsh:
                 limit=PIPE_BYTES, start_new_session=True,
             )  # fmt: skip
         except OSError as exc:
-            raise PeerUnreachable(f"ssh cannot be started here: {exc.strerror}") from exc
+            raise Unreachable(f"ssh cannot be started here: {exc.strerror}") from exc
         _widen(process)
         try:
             await self._greet(process)
@@ -64,7 +65,7 @@ class OpenSsh:
         if await process.stdout.readline():
             return
         said = (await process.stderr.read(4096)).decode(errors="replace").strip().splitlines()
-        raise PeerUnreachable(f"ssh got no answer: {said[-1][:300] if said else 'it said nothing'}")
+        raise Unreachable(f"ssh got no answer: {said[-1][:300] if said else 'it said nothing'}")
 
     async def feed(self, process: asyncio.subprocess.Process, batch: Sequence[Headed]) -> None:
         """See Opener. The files' pages go to the client without a copy here, in a thread."""

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import asyncssh
 
+from outlast.daemon.checkpoint.destinations import Refused, Unreachable
 from outlast.daemon.ship.protocol import BULK_COMMAND, CODES, IO, Wanted
-from outlast.daemon.ship.session import WRITE_BYTES, Channels, PeerRefused, PeerUnreachable, Session
+from outlast.daemon.ship.session import WRITE_BYTES, Channels, Session
 from outlast.wire.store import Committed
 
 _BRIDGE = Path(__file__).with_name("bridge.py")
@@ -39,8 +40,8 @@ class Rsync:
     ) -> None:
         """Send the wanted files into the peer's staging folder; only the commit says that they are whole.
 
-        ``sent`` is told of bytes as they leave. Can be cancelled at any time. Raises PeerUnreachable, or
-        PeerRefused with the receiver's reason.
+        ``sent`` is told of bytes as they leave. Can be cancelled at any time. Raises Unreachable, or
+        Refused with the receiver's reason.
         """
         manifest = committed.manifest
         async with Session(opener, f"{BULK_COMMAND} {manifest.epoch} {manifest.staged}") as session:
@@ -65,7 +66,7 @@ async def _start(folder: Path, theirs: socket.socket) -> asyncio.subprocess.Proc
             pass_fds=(theirs.fileno(),), env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
         )  # fmt: skip
     except FileNotFoundError as exc:
-        raise PeerRefused(IO, "rsync is not installed here: install it, or set bulk to channels") from exc
+        raise Refused(IO, "rsync is not installed here: install it, or set bulk to channels") from exc
 
 
 async def _run(
@@ -83,7 +84,7 @@ async def _run(
             group.create_task(_up(reader, session, sent))
             group.create_task(_down(session, writer))
     except ExceptionGroup as several:
-        raise PeerUnreachable(f"the connection broke under rsync: {several.exceptions[0]}") from several
+        raise Unreachable(f"the connection broke under rsync: {several.exceptions[0]}") from several
     finally:
         writer.close()
         with suppress(OSError):
@@ -118,11 +119,11 @@ async def _failure(code: int, stderr: bytes, session: Session) -> Exception:
             theirs = (await session.process.stderr.read(4096)).decode(errors="replace").strip()
     refusal, _, because = theirs.partition(": ")
     if refusal in CODES:
-        return PeerRefused(refusal, because)
+        return Refused(refusal, because)
     lines = (theirs or stderr.decode(errors="replace").strip()).splitlines()
     if any("No space left" in line for line in lines):
-        return PeerRefused("no_space", "No space left on device")
-    return PeerUnreachable(f"rsync ended with {code}: {lines[0][:300] if lines else 'it said nothing'}")
+        return Refused("no_space", "No space left on device")
+    return Unreachable(f"rsync ended with {code}: {lines[0][:300] if lines else 'it said nothing'}")
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

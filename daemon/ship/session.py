@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self
 
 import asyncssh
 
+from outlast.daemon.checkpoint.destinations import Refused, Unreachable
 from outlast.daemon.ship.protocol import (
     IO,
     MAX_ANSWER,
@@ -36,19 +37,6 @@ COMMIT_S = 1800.0
 # Chunks of a session that the peer has not confirmed yet.
 MOST_OPEN = 16
 _WEATHER = (OSError, asyncssh.Error, asyncio.IncompleteReadError)
-
-
-class PeerUnreachable(Exception):  # noqa: N818 - a state of the world, named as callers speak of it
-    """The peer cannot be talked to just now; the text says why and what to do. Try again later."""
-
-
-class PeerRefused(Exception):  # noqa: N818 - a state of the world, named as callers speak of it
-    """The peer understood and said no. The same request is refused again until facts change."""
-
-    def __init__(self, code: str, because: str) -> None:
-        super().__init__(f"{because} ({code})")
-        self.code = code
-        self.because = because
 
 
 class ShorterError(Exception):
@@ -93,14 +81,14 @@ class Piece:
 # The words that go before the bytes, and where these are.
 Headed = tuple[bytes, Piece]
 # A chunk, and why it was refused, or None.
-Outcome = tuple[Chunk, PeerRefused | None]
+Outcome = tuple[Chunk, Refused | None]
 
 
 class Opener(Protocol):
     """Starts receivers at the peer; what it gives has stdin, stdout and stderr as asyncio's processes do."""
 
     async def open(self, command: str) -> Any:
-        """Run ``command`` there. Raises PeerUnreachable, OSError or asyncssh.Error."""
+        """Run ``command`` there. Raises Unreachable, OSError or asyncssh.Error."""
         ...
 
     async def feed(self, process: Any, batch: Sequence[Headed]) -> None:
@@ -159,7 +147,7 @@ class Session:
             async with asyncio.timeout(ANSWER_S):
                 self._process = await self._opener.open(self._command)
         except (*_WEATHER, TimeoutError) as exc:
-            raise PeerUnreachable(f"the peer opened no session: {exc or 'no answer'}") from exc
+            raise Unreachable(f"the peer opened no session: {exc or 'no answer'}") from exc
         return self
 
     async def __aexit__(
@@ -172,16 +160,16 @@ class Session:
     ) -> dict[str, Any]:
         """Send one request, with the few bytes that belong to it, and return the ``ok`` answer.
 
-        Raises PeerRefused and PeerUnreachable.
+        Raises Refused and Unreachable.
         """
         try:
             async with asyncio.timeout(within_s):
                 await self._write(encode(request_body(request)) + data)
                 return await self._answer()
         except TimeoutError as exc:
-            raise PeerUnreachable(f"the peer did not answer within {within_s:.0f} s") from exc
+            raise Unreachable(f"the peer did not answer within {within_s:.0f} s") from exc
         except _WEATHER as exc:
-            raise PeerUnreachable(f"the connection broke: {exc}") from exc
+            raise Unreachable(f"the connection broke: {exc}") from exc
 
     async def chunks(self, requests: Sequence[Chunk], folder: Path) -> list[Outcome]:
         """Send chunks of files in ``folder``, which may be committed meanwhile.
@@ -206,14 +194,14 @@ class Session:
         except BrokenPipeError:
             return await self._outcomes(0)  # a receiver that ends says why before it does
         except _WEATHER as exc:
-            raise PeerUnreachable(f"the connection broke while sending {requests[0].path}: {exc}") from exc
+            raise Unreachable(f"the connection broke while sending {requests[0].path}: {exc}") from exc
 
     async def settle(self) -> list[Outcome]:
         """Wait for the answers that are still open. Raises as ``ask``."""
         try:
             return await self._outcomes(0)
         except _WEATHER as exc:
-            raise PeerUnreachable(f"the connection broke: {exc}") from exc
+            raise Unreachable(f"the connection broke: {exc}") from exc
 
     async def _outcomes(self, most: int) -> list[Outcome]:
         found: list[Outcome] = []
@@ -222,8 +210,8 @@ class Session:
                 async with asyncio.timeout(SYNC_S):
                     await self._answer()
             except TimeoutError as exc:
-                raise PeerUnreachable(f"the peer did not confirm {self._open[0].path}") from exc
-            except PeerRefused as exc:
+                raise Unreachable(f"the peer did not confirm {self._open[0].path}") from exc
+            except Refused as exc:
                 found.append((self._open.popleft(), exc))
             else:
                 found.append((self._open.popleft(), None))
@@ -238,16 +226,16 @@ class Session:
         while (end := self._buffer.find(b"\n")) < 0:
             chunk = await self.process.stdout.read(WRITE_BYTES)
             if not chunk or len(self._buffer) > MAX_ANSWER:
-                raise PeerUnreachable(await self._last_words())
+                raise Unreachable(await self._last_words())
             self._buffer += chunk
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         try:
             answer = parse_answer(line)
         except ProtocolError as exc:
-            raise PeerRefused(IO, f"the peer does not speak this protocol: {exc}") from exc
+            raise Refused(IO, f"the peer does not speak this protocol: {exc}") from exc
         if isinstance(answer, Refusal):
-            raise PeerRefused(answer.code, answer.because)
+            raise Refused(answer.code, answer.because)
         return answer
 
     async def _last_words(self) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from outlast.daemon.checkpoint.destinations import Refused
 from outlast.daemon.ship.protocol import (
     DAMAGED,
     IO,
@@ -24,7 +25,7 @@ from outlast.daemon.ship.protocol import (
     parse_wanted,
     whole_number,
 )
-from outlast.daemon.ship.session import COMMIT_S, SYNC_S, Opener, PeerRefused, Session
+from outlast.daemon.ship.session import COMMIT_S, SYNC_S, Opener, Session
 from outlast.daemon.ship.transfer import Transfer
 from outlast.providers.base import Clock
 from outlast.wire.digests import CHUNK, chunk_digests
@@ -44,15 +45,15 @@ class Landed:
 
 
 async def check_here(committed: Committed, *, digests: bool) -> None:
-    """Raises PeerRefused with code ``damaged`` for a checkpoint that is not whole on this node."""
+    """Raises Refused with code ``damaged`` for a checkpoint that is not whole on this node."""
     problems = await asyncio.to_thread(check_files, committed.path, committed.manifest, digests=digests)
     if problems:
         first = problems[0]
-        raise PeerRefused(DAMAGED, f"not sent, {committed.tag} is damaged here: {first.path}: {first.what}")
+        raise Refused(DAMAGED, f"not sent, {committed.tag} is damaged here: {first.path}: {first.what}")
 
 
 class Shipment:
-    """Works within ``transfer.running()``; all of it raises PeerRefused and PeerUnreachable.
+    """Works within ``transfer.running()``; all of it raises Refused and Unreachable.
 
     ``keep`` replicas are to stay there. With ``lend`` the one session that offers and commits carries
     chunks too in between.
@@ -106,7 +107,7 @@ class Shipment:
             await self._transfer.drain()
             try:
                 return await self._commit()
-            except PeerRefused as exc:
+            except Refused as exc:
                 if exc.code != DAMAGED:
                     raise
             # Something differs: either it changed on the way, or it is damaged here.
@@ -146,11 +147,11 @@ class Shipment:
 
 
 def read(parse: Callable[[dict[str, Any]], T], body: dict[str, Any]) -> T:
-    """An answer's content. Raises PeerRefused where it is not of this protocol."""
+    """An answer's content. Raises Refused where it is not of this protocol."""
     try:
         return parse(body)
     except ProtocolError as exc:
-        raise PeerRefused(IO, f"the peer does not speak this protocol: {exc}") from exc
+        raise Refused(IO, f"the peer does not speak this protocol: {exc}") from exc
 
 
 def unsent(wanted: tuple[Wanted, ...], committed: Committed) -> int:

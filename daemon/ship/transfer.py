@@ -16,9 +16,10 @@ from typing import Any
 
 import structlog
 
+from outlast.daemon.checkpoint.destinations import Refused, Unreachable
 from outlast.daemon.ship.limit import Limit
 from outlast.daemon.ship.protocol import DAMAGED, Chunk
-from outlast.daemon.ship.session import Opener, Outcome, PeerRefused, PeerUnreachable, Session, ShorterError
+from outlast.daemon.ship.session import Opener, Outcome, Session, ShorterError
 from outlast.wire.digests import CHUNK
 
 log = structlog.get_logger("outlast.ship")
@@ -127,7 +128,7 @@ class Transfer:
         async with AsyncExitStack() as stack:
             try:
                 session = await stack.enter_async_context(Session(self._opener))
-            except PeerUnreachable as exc:
+            except Unreachable as exc:
                 if len(self._tasks) == 1:
                     raise
                 # A server may take fewer at once than we should like; those that are open go on.
@@ -163,7 +164,7 @@ class Transfer:
             chunks = [Chunk(self._epoch, self._tag, *key, length, "") for key, length in batch]
             outcomes = await session.chunks(chunks, self._folder)
         except ShorterError as exc:
-            raise PeerRefused(DAMAGED, str(exc)) from exc
+            raise Refused(DAMAGED, str(exc)) from exc
         self.bytes_sent += size
         self._sent(size)
         self._take_in(outcomes)

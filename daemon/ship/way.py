@@ -8,8 +8,9 @@ from typing import Any
 
 import structlog
 
+from outlast.daemon.checkpoint.destinations import Unreachable
 from outlast.daemon.ship.openssh import OpenSsh
-from outlast.daemon.ship.session import Channels, Headed, PeerUnreachable
+from outlast.daemon.ship.session import Channels, Headed
 
 log = structlog.get_logger("outlast.ship")
 
@@ -27,7 +28,7 @@ class Way:
             return await self._channels.open(command)
         try:
             process: Any = await self._openssh.open(command)
-        except PeerUnreachable as exc:
+        except Unreachable as exc:
             if self._openssh.works:
                 raise
             process = await self._channels.open(command)

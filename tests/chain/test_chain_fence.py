@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from outlast.daemon.checkpoint.destinations import Refused
 from outlast.daemon.config import load
-from outlast.daemon.ship.link import Peer, PeerRefused, PeerSettings
+from outlast.daemon.ship.link import Peer, PeerSettings
 from outlast.providers.base import SystemClock
 from outlast.simulations.drill.chain import Chain, playing
 from outlast.simulations.drill.nodes import JOB, PRIMARY, STANDBY, ScriptedTrainer
@@ -79,10 +80,10 @@ async def test_t13_fenced_primary_stays_fenced() -> None:
         assert status["jobs"][0]["role"] == "fenced"
         newest = (await asyncio.to_thread(scan, chain.primary.checkpoints))[0]
         async with peer_of(chain) as peer:
-            with pytest.raises(PeerRefused) as refused:
+            with pytest.raises(Refused) as refused:
                 await peer.ship(newest)
             assert refused.value.code == "fenced"
-            with pytest.raises(PeerRefused) as refused:
+            with pytest.raises(Refused) as refused:
                 await peer.warn("notice", 10.0, newest.step, newest.epoch)
             assert refused.value.code == "fenced"
         at = (await chain.seen()).step(STANDBY)

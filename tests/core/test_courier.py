@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.core.conftest import until
 
+from outlast.daemon.checkpoint.destinations import Refused, Unreachable
 from outlast.daemon.core import courier as courier_module
 from outlast.daemon.core import mailbag
 from outlast.daemon.core.courier import Courier
@@ -22,8 +23,7 @@ from outlast.daemon.history.ledger import Changed
 from outlast.daemon.history.reading import read_rows
 from outlast.daemon.history.rows import LaunchRow, Pool
 from outlast.daemon.history.segments import listed, look, read_folder
-from outlast.daemon.ship.link import Peer, PeerRefused, PeerSettings
-from outlast.daemon.ship.session import PeerUnreachable
+from outlast.daemon.ship.link import Peer, PeerSettings
 from outlast.providers.base import Action, Clock, Identity, Notice, SystemClock
 from outlast.simulations.sshd import Sshd, receive_command
 
@@ -193,7 +193,7 @@ class Refusing:
 
 @pytest.mark.parametrize(
     ("failure", "again"),
-    [(PeerRefused("bad_request", "unknown request 'stats'"), False), (PeerUnreachable("it broke"), True)],
+    [(Refused("bad_request", "unknown request 'stats'"), False), (Unreachable("it broke"), True)],
 )
 async def test_a_peer_that_says_no_is_left_alone_and_weather_is_tried_again(
     failure: Exception, again: bool, tmp_path: Path

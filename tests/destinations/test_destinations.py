@@ -12,12 +12,10 @@ from tests.destinations.conftest import MIB, Place, saved
 
 from outlast.daemon.checkpoint.commit import commit
 from outlast.daemon.checkpoint.destinations import Refused
-from outlast.daemon.ship.link import PeerRefused
 from outlast.simulations.saved import order, save_tag
 from outlast.wire.store import Committed, epoch_folder
 
 KINDS = ["peer", "folder", "s3", "gs", "az"]
-REFUSED = (Refused, PeerRefused)
 
 
 @pytest.fixture(params=KINDS)
@@ -93,9 +91,9 @@ async def test_a_damaged_file_is_refused_and_what_had_arrived_is_not_sent_again(
     victim = item.path / min(item.manifest.files, key=lambda entry: entry.size).path
     good = await asyncio.to_thread(victim.read_bytes)
     await asyncio.to_thread(victim.write_bytes, good[:-1] + bytes([good[-1] ^ 1]))
-    with pytest.raises(REFUSED, match=f"damaged here: {victim.name}") as caught:
+    with pytest.raises(Refused, match=f"damaged here: {victim.name}") as caught:
         await place.destination.ship(item)
-    assert caught.value.code == "damaged"  # type: ignore[attr-defined]  # both kinds have it
+    assert caught.value.code == "damaged"
     assert await place.committed() == []
     await asyncio.to_thread(victim.write_bytes, good)
     shipped = await place.destination.ship(item)
@@ -108,7 +106,7 @@ async def test_a_torn_checkpoint_is_not_even_begun(place: Place, tmp_path: Path)
     item = await saved(tmp_path, 100)
     victim = item.path / item.manifest.files[0].path
     await asyncio.to_thread(victim.write_bytes, b"short")
-    with pytest.raises(REFUSED, match="5 bytes, not"):
+    with pytest.raises(Refused, match="5 bytes, not"):
         await place.destination.ship(item)
     assert await place.committed() == []
     assert place.way is None or not any(method in {"PUT", "POST"} for method, _, _ in place.way.requests)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from outlast.daemon.ship.link import Peer, PeerUnreachable
+from outlast.daemon.checkpoint.destinations import Unreachable
+from outlast.daemon.ship.link import Peer
 from outlast.simulations.saved import committed
 from outlast.simulations.sshd import Sshd
 from outlast.simulations.wan import Relay
@@ -43,7 +44,7 @@ async def test_t12a_cut_in_mid_transfer(relay: Relay, item: Committed, dial: Any
     peer: Peer = await dial(port=relay.port)
     await peer.ask_state()
     relay.cut_after = relay.forwarded + int(item.manifest.total_bytes * 0.6)
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(Unreachable):
         await peer.ship(item)
     assert await asyncio.to_thread(scan, tmp_path / "replicas" / "gpt") == []
     shipped = await peer.ship(item)
@@ -59,7 +60,7 @@ async def test_t12a_what_travels_again(bulk: str, relay: Relay, dial: Any, tmp_p
     peer: Peer = await dial(port=relay.port, bulk=bulk)
     await peer.ask_state()
     relay.cut_after = relay.forwarded + int(item.manifest.total_bytes * 0.6)
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(Unreachable):
         await peer.ship(item)
     shipped = await peer.ship(item)
     assert shipped.bytes_sent <= item.manifest.total_bytes * 0.45
@@ -71,7 +72,7 @@ async def test_t12a_cut_under_rsync(relay: Relay, item: Committed, dial: Any, tm
     peer: Peer = await dial(port=relay.port, bulk="rsync")
     await peer.ask_state()
     relay.cut_after = relay.forwarded + int(item.manifest.total_bytes * 0.6)
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(Unreachable):
         await peer.ship(item)
     assert await asyncio.to_thread(scan, tmp_path / "replicas" / "gpt") == []
     shipped = await peer.ship(item)
@@ -88,7 +89,7 @@ async def test_t12b_silence_is_noticed(
     await peer.ask_state()
     relay.silent_after = relay.forwarded + SHARD
     began = time.monotonic()
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(Unreachable):
         await peer.ship(item)
     assert time.monotonic() - began < 8.0  # 15 s in proportion to the keepalive, and the bytes before it
     relay.silent_after = None
@@ -103,7 +104,7 @@ async def test_t12d_an_altered_byte_is_never_taken(
     peer: Peer = await dial(port=relay.port)
     await peer.ask_state()
     relay.alter_after = relay.forwarded + int(item.manifest.total_bytes * 0.6)
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(Unreachable):
         await peer.ship(item)
     assert await asyncio.to_thread(scan, tmp_path / "replicas" / "gpt") == []
     shipped = await peer.ship(item)

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from tests.ship.conftest import _running
 from tests.ship.deliver import deliver
 
+from outlast.daemon.checkpoint.destinations import Refused, Unreachable
 from outlast.daemon.checkpoint.recovery import recover
 from outlast.daemon.ship.landing import Landing
-from outlast.daemon.ship.link import Peer, PeerRefused, PeerSettings, PeerUnreachable
+from outlast.daemon.ship.link import Peer, PeerSettings
 from outlast.daemon.ship.protocol import (
     MOST_FETCH,
     MOST_PLACES,
@@ -167,7 +168,7 @@ async def test_a_receiver_that_only_takes_gives_nothing(item: Committed, tmp_pat
         settings = PeerSettings(server.host, server.port, server.user, server.host_key, server.client.private)
         async with _running(settings) as peer:
             await peer.ship(await asyncio.to_thread(committed, tmp_path / "store", 200))
-            with pytest.raises(PeerRefused, match="--write-only"):
+            with pytest.raises(Refused, match="--write-only"):
                 await peer.held()
 
 
@@ -206,7 +207,7 @@ async def test_a_receiver_killed_in_the_middle_costs_the_chunks_under_way(
         await half.wait()
         for pid in await sshd.sessions():
             os.kill(pid, signal.SIGKILL)
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(Unreachable):
         await fetching
     assert await asyncio.to_thread(scan, tmp_path / "back") == []
     found, came = await peer.fetch(big.manifest, tmp_path / "back")
@@ -281,7 +282,7 @@ async def test_a_peer_that_gives_other_bytes_is_found_out(
     peer: Peer = await dial()
     entry = item.manifest.files[0]
     (replicas / "epoch-1" / item.tag / entry.path).write_bytes(b"\2" * entry.size)
-    with pytest.raises(PeerRefused, match=f"damaged {entry.path}") as caught:
+    with pytest.raises(Refused, match=f"damaged {entry.path}") as caught:
         await peer.fetch(item.manifest, tmp_path / "back")
     assert caught.value.code == "damaged"
     assert await asyncio.to_thread(scan, tmp_path / "back") == []

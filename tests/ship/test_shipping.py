@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from outlast.daemon.ship.link import Peer, PeerRefused, PeerUnreachable
+from outlast.daemon.checkpoint.destinations import Refused, Unreachable
+from outlast.daemon.ship.link import Peer
 from outlast.simulations.saved import committed
 from outlast.simulations.sshd import Sshd, make_key
 from outlast.wire.store import Committed, newest_whole, scan, verify
@@ -85,7 +86,7 @@ async def test_a_damaged_file_is_not_shipped_as_whole(bulk: str, dial: Any, tmp_
     data[-1] ^= 1
     await asyncio.to_thread(victim.write_bytes, data)
     peer: Peer = await dial(bulk=bulk)
-    with pytest.raises(PeerRefused, match=f"damaged here: {victim.name}") as caught:
+    with pytest.raises(Refused, match=f"damaged here: {victim.name}") as caught:
         await peer.ship(item)
     assert caught.value.code == "damaged"
     assert await asyncio.to_thread(scan, tmp_path / "replicas" / "gpt") == []
@@ -96,7 +97,7 @@ async def test_a_torn_checkpoint_is_not_even_offered(dial: Any, tmp_path: Path) 
     item = await store_with(tmp_path, 200)
     await asyncio.to_thread(os.truncate, item.path / item.manifest.files[0].path, 5)
     peer: Peer = await dial()
-    with pytest.raises(PeerRefused, match="5 bytes, not"):
+    with pytest.raises(Refused, match="5 bytes, not"):
         await peer.ship(item)
     assert not (tmp_path / "replicas" / "gpt" / "epoch-1").exists()
 
@@ -112,7 +113,7 @@ async def test_a_fenced_epoch_is_refused(bulk: str, dial: Any, tmp_path: Path) -
     assert peer.state.fence == 4
     assert await peer.hand_over(3, item.tag, 100) == 4
     later = await store_with(tmp_path, 110, epoch=3)
-    with pytest.raises(PeerRefused, match="epoch 3 is over") as caught:
+    with pytest.raises(Refused, match="epoch 3 is over") as caught:
         await peer.ship(later)
     assert caught.value.code == "fenced"
 
@@ -120,7 +121,7 @@ async def test_a_fenced_epoch_is_refused(bulk: str, dial: Any, tmp_path: Path) -
 async def test_another_job_is_refused_by_the_peer(dial: Any, tmp_path: Path) -> None:
     """The key of one job cannot deliver another's checkpoints."""
     item = await store_with(tmp_path, 100, job="other")
-    with pytest.raises(PeerRefused) as caught:
+    with pytest.raises(Refused) as caught:
         await (await dial()).ship(item)
     assert caught.value.code == "wrong_job"
 
@@ -129,9 +130,7 @@ async def test_the_wrong_host_key_is_named(dial: Any, tmp_path: Path) -> None:
     """A peer that is not the pinned one gets nothing, and both fingerprints are told."""
     other = await make_key(tmp_path / "other")
     peer: Peer = await dial(host_key=other.public)
-    with pytest.raises(
-        PeerUnreachable, match=r"showed the host key SHA256:\S+, but SHA256:\S+ is configured"
-    ):
+    with pytest.raises(Unreachable, match=r"showed the host key SHA256:\S+, but SHA256:\S+ is configured"):
         await peer.ask_state()
     assert peer.state.reachable is False
 
@@ -145,7 +144,7 @@ async def test_an_unreadable_key_is_named(what: str, dial: Any, tmp_path: Path) 
     elif what == "folder":
         key.mkdir()
     peer: Peer = await dial(key=key)
-    with pytest.raises(PeerUnreachable, match=str(key)):
+    with pytest.raises(Unreachable, match=str(key)):
         await peer.ask_state()
 
 
@@ -153,14 +152,14 @@ async def test_an_unknown_key_is_told_with_its_fingerprint(dial: Any, tmp_path: 
     """A key that the peer does not know: the message says where it belongs."""
     stranger = await make_key(tmp_path / "stranger")
     peer: Peer = await dial(key=stranger.private)
-    with pytest.raises(PeerUnreachable, match=r"refused the key SHA256:\S+ put its public half"):
+    with pytest.raises(Unreachable, match=r"refused the key SHA256:\S+ put its public half"):
         await peer.ask_state()
 
 
 async def test_a_host_key_that_is_none_is_told(dial: Any) -> None:
     """A host_key that cannot be read says where the right one lies."""
     peer: Peer = await dial(host_key="ssh-ed25519 nonsense")
-    with pytest.raises(PeerUnreachable, match=r"ssh_host_ed25519_key\.pub"):
+    with pytest.raises(Unreachable, match=r"ssh_host_ed25519_key\.pub"):
         await peer.ask_state()
 
 
@@ -172,7 +171,7 @@ async def test_a_peer_that_is_down_is_found_again_when_it_is_up(
     await peer.ask_state()
     await sshd.stop()
     await until_reachable(peer, wanted=False)
-    with pytest.raises(PeerUnreachable, match=r"cannot be reached|broke"):
+    with pytest.raises(Unreachable, match=r"cannot be reached|broke"):
         await peer.ask_state()
     await sshd.start()
     await until_reachable(peer, wanted=True)
@@ -198,7 +197,7 @@ async def test_kill_9_of_the_receiver_in_mid_transfer(
         if there > total * 0.6 and not kills:
             kills.append(asyncio.create_task(kill()))
 
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(Unreachable):
         await peer.ship(item, note)
     await kills[0]
     replicas = tmp_path / "replicas" / "gpt"

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from outlast.daemon.checkpoint.destinations import Refused, Unreachable
 from outlast.daemon.checkpoint.locks import try_lock
 from outlast.daemon.checkpoint.recovery import COMMIT_LOCK, recover
 from outlast.daemon.ship import segment
 from outlast.daemon.ship.arrival import SenderGoneError
 from outlast.daemon.ship.landing import Landing
-from outlast.daemon.ship.link import Peer, PeerRefused, PeerUnreachable
+from outlast.daemon.ship.link import Peer
 from outlast.daemon.ship.protocol import ProtocolError, Stats, encode, parse_request, request_body
 from outlast.daemon.ship.words import Handover, RefusedError, fence, record
 from outlast.providers.base import SystemClock
@@ -180,7 +181,7 @@ async def test_segments_reach_a_real_peer_in_order(dial: Any, tmp_path: Path) ->
         assert [seq async for seq in sent] == [1, 2]
     found = await asyncio.to_thread(kept, tmp_path / "replicas" / "gpt")
     assert found[f"{NODE}/00000002.jsonl.gz"] == b"second" * 50_000
-    with pytest.raises(PeerRefused, match="node"):
+    with pytest.raises(Refused, match="node"):
         async with aclosing(peer.stats("../x", [(1, b"first")])) as sent:
             await anext(sent)
 
@@ -190,5 +191,5 @@ async def test_without_a_connection_nobody_waits(tmp_path: Path) -> None:
     from outlast.daemon.ship.link import PeerSettings
 
     peer = Peer(PeerSettings("127.0.0.1", 1, "x", "ssh-ed25519 AAAA", tmp_path / "k"), "gpt", SystemClock())
-    with pytest.raises(PeerUnreachable, match="not tried yet"):
+    with pytest.raises(Unreachable, match="not tried yet"):
         await anext(peer.stats(NODE, [(1, b"first")]))
