@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from outlast.daemon.checkpoint.commit import CommitError, CommitOrder, commit
-from outlast.daemon.checkpoint.destinations import Refused, Unreachable
+from outlast.daemon.checkpoint.destinations import Refused, Shipped, Unreachable
 from outlast.daemon.checkpoint.retention import prune
 from outlast.daemon.core import parts
 from outlast.daemon.core import state as job_state
@@ -24,7 +24,7 @@ from outlast.daemon.core.job import Job
 from outlast.daemon.core.record import Record
 from outlast.daemon.core.stores import Replicas
 from outlast.daemon.core.tally import Tally
-from outlast.daemon.ship.link import Peer, Shipped
+from outlast.daemon.ship.link import Peer
 from outlast.providers.base import Clock
 from outlast.wire.manifest import PARTIAL_SUFFIX, Manifest, read
 from outlast.wire.messages import StandDown

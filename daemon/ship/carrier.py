@@ -6,12 +6,11 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import asyncssh
 
-from outlast.daemon.checkpoint.destinations import Unreachable
+from outlast.daemon.checkpoint.destinations import Count, Progress, Shipped, Unreachable
 from outlast.daemon.checkpoint.place import Step, no_step
 from outlast.daemon.ship.dial import PeerSettings
 from outlast.daemon.ship.early import firsts, follow
@@ -27,37 +26,11 @@ from outlast.providers.base import Clock
 from outlast.wire.manifest import Manifest
 from outlast.wire.store import Committed
 
-Progress = Callable[[int, int], None]
 # Below this many bytes a client of its own costs more time to start than it wins.
 OPENSSH_BYTES = 64 * 1024 * 1024
 # One session moves at most its window each round trip; so many more of them are worth it every 10 ms.
 _RTT_A_SESSION_S = 0.01
 _LEAST_SESSIONS = 2
-_TELLING_BYTES = 16 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Shipped:
-    """A checkpoint is committed at the peer: bytes that went over the wire, bytes it has, seconds taken.
-
-    ``early`` of the bytes went while it was still being saved; the seconds count from its commit here, and
-    ``sending_s`` from when the first chunk had left. A part waits there for the parts of ``waiting``.
-    """
-
-    bytes_sent: int
-    bytes_total: int
-    seconds: float
-    early: int = 0
-    sending_s: float = 0.0
-    waiting: tuple[str, ...] = ()
-
-    @property
-    def bytes_s(self) -> float | None:
-        """Bytes a second on the way; None where too few went after the commit to tell."""
-        late = self.bytes_sent - self.early
-        if self.seconds <= 0 or late <= 0 or (self.early and late < _TELLING_BYTES):
-            return None
-        return late / self.seconds
 
 
 class Carrier:
@@ -101,7 +74,7 @@ class Carrier:
         progress: Progress | None,
     ) -> Shipped:
         """See Peer.stream."""
-        count = _Count(progress, self._clock)
+        count = _Timed(progress, self._clock)
         opener = self._opener(connection, self._last_bytes)
         transfer = Transfer(opener, place, folder, self._sessions(), self._limit, count.add)
         async with self._running(connection, transfer):
@@ -124,7 +97,7 @@ class Carrier:
         progress: Progress | None,
     ) -> Shipped:
         began = self._clock.monotonic()
-        count = _Count(progress, self._clock)
+        count = _Timed(progress, self._clock)
         place = (committed.epoch, committed.staged)
         transfer = Transfer(opener, place, committed.path, self._sessions(), self._limit, count.add)
         async with self._running(connection, transfer):
@@ -142,7 +115,7 @@ class Carrier:
         connection: asyncssh.SSHClientConnection,
         transfer: Transfer,
         committed: Committed,
-        count: _Count,
+        count: _Timed,
         *,
         lend: bool,
     ) -> Landed:
@@ -161,7 +134,7 @@ class Carrier:
         self, connection: asyncssh.SSHClientConnection, committed: Committed, progress: Progress | None
     ) -> Shipped:
         began = self._clock.monotonic()
-        count = _Count(progress, self._clock)
+        count = _Timed(progress, self._clock)
         opener = Channels(connection)
         transfer = Transfer(
             opener, (committed.epoch, committed.staged), committed.path, 1, self._limit, count.add
@@ -206,17 +179,13 @@ class Carrier:
             yield
 
 
-class _Count:
-    """Bytes there so far, never above the total; before the total is known nothing is told."""
+class _Timed(Count):
+    """Counts, and knows when the first bytes had left; begins before it is known how many there are."""
 
     def __init__(self, progress: Progress | None, clock: Clock) -> None:
-        self._progress = progress
+        super().__init__(0, progress)
         self._clock = clock
         self._first_at: float | None = None
-        self._there = self._total = 0
-
-    def begin(self, total: int, there: int) -> None:
-        self._total, self._there = total, there
 
     @property
     def seconds(self) -> float:
@@ -224,12 +193,7 @@ class _Count:
         return 0.0 if self._first_at is None else self._clock.monotonic() - self._first_at
 
     def add(self, count: int) -> None:
+        """So many more were sent."""
         if self._first_at is None:
             self._first_at = self._clock.monotonic()
-        self._there = min(self._there + count, self._total)
-        if self._progress and self._there < self._total:
-            self._progress(self._there, self._total)
-
-    def finish(self) -> None:
-        if self._progress:
-            self._progress(self._total, self._total)
+        super().add(count)

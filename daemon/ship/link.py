@@ -13,11 +13,11 @@ from typing import Any, NoReturn, TypeVar
 import asyncssh
 
 from outlast.daemon.checkpoint.arriving import land
-from outlast.daemon.checkpoint.destinations import Refused, Unreachable
+from outlast.daemon.checkpoint.destinations import Progress, Refused, Shipped, Unreachable
 from outlast.daemon.checkpoint.parts import Open
 from outlast.daemon.checkpoint.place import Step, no_step
 from outlast.daemon.ship import fetching
-from outlast.daemon.ship.carrier import Carrier, Progress, Shipped
+from outlast.daemon.ship.carrier import Carrier
 from outlast.daemon.ship.dial import PeerSettings, dial
 from outlast.daemon.ship.protocol import (
     IO,
@@ -36,7 +36,7 @@ from outlast.providers.base import Clock
 from outlast.wire.manifest import Manifest
 from outlast.wire.store import Committed
 
-__all__ = ["Peer", "PeerSettings", "PeerState", "Shipped"]
+__all__ = ["Peer", "PeerSettings", "PeerState"]
 
 T = TypeVar("T")
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)

@@ -19,7 +19,7 @@ from outlast.providers.base import Clock
 from outlast.wire.manifest import Manifest
 from outlast.wire.store import Committed
 
-__all__ = ["Shipped", "StoreDestination", "StoreSettings", "StoreState"]
+__all__ = ["StoreDestination", "StoreSettings", "StoreState"]
 
 T = TypeVar("T")
 # A store that answered is asked again this often whether it still does; one that did not, sooner.
