@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from aiohttp import web
 
-from outlast.providers.base import Clock, Identity, SystemClock
+from outlast.providers.base import Clock, Identity
 from outlast.simulations.standins import admin, faults
-from outlast.simulations.standins.script import Change, Script, Seen
-
-if TYPE_CHECKING:
-    from typing import Self
+from outlast.simulations.standins.listening import Handler, Scripted, routed
+from outlast.simulations.standins.script import Change, Seen
 
 ACTIONS = ("terminate", "stop", "hibernate")
 
 
-class StandIn(ABC):
-    """Listens between ``start`` and ``close`` (or as a context manager) on ``host:port``; port 0 picks one.
+class StandIn(Scripted):
+    """Says what one provider's endpoint says; its own paths (``admin``) are in no record.
 
     All methods are called in the loop that serves. The wire sees a change as soon as a method returns.
     """
@@ -41,68 +38,20 @@ class StandIn(ABC):
         clock: Clock | None = None,
         on_request: Callable[[Seen], None] | None = None,
     ) -> None:
+        super().__init__(host, port, clock, on_request)
         self.identity = identity
-        self.clock = clock or SystemClock()
-        self.script = Script(self.clock, on_request)
-        self._host = host
-        self._port = port
-        self._runner: web.AppRunner | None = None
 
-    async def start(self) -> None:
-        """Listen. Raises OSError where the address is taken."""
+    def application(self) -> web.Application:
+        """See Listening."""
         app = web.Application(middlewares=[self._front])
         admin.add_routes(app, self)
         self.add_routes(app)
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
-        await self._runner.setup()
-        try:
-            site = web.TCPSite(self._runner, self._host, self._port)
-            await site.start()
-        except OSError:
-            await self.close()
-            raise
-        self._port = self._runner.addresses[0][1]
-
-    async def close(self) -> None:
-        """Stop listening and drop what hangs."""
-        self.script.closing = True
-        self.script.bump()
-        if self._runner is not None:
-            runner, self._runner = self._runner, None
-            await runner.cleanup()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.close()
-
-    @property
-    def url(self) -> str:
-        """What to give a provider as its endpoint."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
-
-    @property
-    def requests(self) -> list[Seen]:
-        """Requests seen so far, the admin's left out."""
-        return list(self.script.requests)
+        return app
 
     @property
     def changes(self) -> list[Change]:
         """Changes made so far."""
         return list(self.script.changes)
-
-    def misbehave(
-        self, kind: str, *, count: int | None = None, for_s: float | None = None, path: str = ""
-    ) -> None:
-        """Answer wrongly from now on; see ``Script.misbehave``. Raises ValueError."""
-        self.script.misbehave(kind, count=count, for_s=for_s, path=path)
-
-    def behave(self) -> None:
-        """Forget all misbehaviour."""
-        self.script.behave()
 
     async def asked(self, path: str, times: int = 1, within_s: float = 10.0) -> None:
         """Return once ``path`` was answered ``times`` more times. Raises TimeoutError after ``within_s``."""
@@ -147,9 +96,9 @@ class StandIn(ABC):
         return self.clock.wall() + in_s if at_wall is None else at_wall
 
     @web.middleware
-    async def _front(self, request: web.Request, handler: Callable[[web.Request], Any]) -> web.StreamResponse:
+    async def _front(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path.startswith(admin.PREFIX):
-            return await self._routed(request, handler)
+            return await routed(request, handler)
         seen = self.script.arrived(request.method, request.path, request.query_string)
         status: int | None = None
         try:
@@ -158,17 +107,9 @@ class StandIn(ABC):
             if fault is not None:
                 answer = await faults.perform(fault, request, self.script)
             else:
-                answer = await self._routed(request, handler)
+                answer = await routed(request, handler)
             if request.transport is not None and not request.transport.is_closing():
                 status = answer.status
             return answer
         finally:
             self.script.answered(seen, status)
-
-    async def _routed(
-        self, request: web.Request, handler: Callable[[web.Request], Any]
-    ) -> web.StreamResponse:
-        with contextlib.suppress(web.HTTPNotFound, web.HTTPMethodNotAllowed):
-            answer: web.StreamResponse = await handler(request)
-            return answer
-        return web.Response(status=404, text=faults.HTML, content_type="text/html")

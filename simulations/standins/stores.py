@@ -9,13 +9,13 @@ import asyncio
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
 from urllib.parse import quote, unquote
 
 import aiohttp
 from aiohttp import web
 from yarl import URL
+
+from outlast.simulations.standins.listening import Listening
 
 Headers = dict[str, str]
 Translate = Callable[[str, Mapping[str, str]], tuple[str, Headers]]
@@ -66,20 +66,21 @@ def _plain(path: str) -> str:
     return quote(unquote(path), safe="/")
 
 
-class Way:
+class Way(Listening):
     """Forwards a loopback port to ``upstream``. ``requests``: method, path with query, status.
 
     ``keys``: how requests were signed; ``headers``: the names of all headers that were seen.
     """
 
+    # What is on its way to the store arrives there, as it would without us.
+    gives_up = False
+    patience_s = 0.5
+
     def __init__(self, upstream: str, translate: Translate = as_it_is) -> None:
+        super().__init__()
         self.upstream = upstream
         self._translate = translate
-        app = web.Application(client_max_size=1 << 30)
-        app.router.add_route("*", "/{key:.*}", self._handle)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.5)
         self._session: aiohttp.ClientSession | None = None
-        self.url = ""
         self.faults: list[Fault] = []
         self.requests: list[tuple[str, str, int]] = []
         self.keys: set[str] = set()
@@ -87,20 +88,24 @@ class Way:
         self.bytes_in = 0
         self._over = asyncio.Event()
 
-    async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(auto_decompress=False)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
-        return self
+    def application(self) -> web.Application:
+        """See Listening."""
+        app = web.Application(client_max_size=1 << 30)
+        app.router.add_route("*", "/{key:.*}", self._handle)
+        return app
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def let_go(self) -> None:
+        """See Listening."""
         self._over.set()
-        await self._runner.cleanup()
+
+    async def start(self) -> None:
+        """See Listening."""
+        self._session = aiohttp.ClientSession(auto_decompress=False)
+        await super().start()
+
+    async def close(self) -> None:
+        """See Listening."""
+        await super().close()
         if self._session is not None:
             await self._session.close()
 

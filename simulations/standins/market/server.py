@@ -5,41 +5,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from abc import abstractmethod
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
-from outlast.providers.base import Clock, SystemClock
+from outlast.providers.base import Clock
 from outlast.simulations.standins import faults
-from outlast.simulations.standins.script import Script, Seen
+from outlast.simulations.standins.listening import Handler, Scripted, routed
 
-if TYPE_CHECKING:
-    from typing import Self
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # More than any client of ours takes; it travels as some tens of kilobytes.
 BOMB_BYTES = 68 * 1024 * 1024
 TOKEN = "stand-in-token"
 
 
-class Market(ABC):
-    """Listens between ``start`` and ``close`` (or as a context manager) on ``host:port``; port 0 picks one.
+class Market(Scripted):
+    """Says what one provider publishes of prices and risk.
 
     All methods are called in the loop that serves. A request that carries credentials must carry TOKEN.
     """
 
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0, clock: Clock | None = None) -> None:
-        self.clock = clock or SystemClock()
-        self.script = Script(self.clock)
+        super().__init__(host, port, clock)
         # Headers of every request, in order, and the JSON or form bodies that came with some.
         self.headers: list[dict[str, str]] = []
         self.bodies: list[Any] = []
-        self._host = host
-        self._port = port
-        self._runner: web.AppRunner | None = None
         # Answer this to everything, in place of what is right.
         self.says: bytes | None = None
         self._throttles = 0
@@ -55,43 +46,11 @@ class Market(ABC):
     def add_routes(self, app: web.Application) -> None:
         """Add what the real interface serves."""
 
-    async def start(self) -> None:
-        """Listen. Raises OSError where the address is taken."""
+    def application(self) -> web.Application:
+        """See Listening."""
         app = web.Application(middlewares=[self._front])
         self.add_routes(app)
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, self._host, self._port).start()
-        except OSError:
-            await self.close()
-            raise
-        self._port = self._runner.addresses[0][1]
-
-    async def close(self) -> None:
-        """Stop listening and drop what hangs."""
-        self.script.closing = True
-        self.script.bump()
-        if self._runner is not None:
-            runner, self._runner = self._runner, None
-            await runner.cleanup()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.close()
-
-    @property
-    def url(self) -> str:
-        """Scheme, host and port."""
-        return f"http://{self._host}:{self._port}"
-
-    @property
-    def requests(self) -> list[Seen]:
-        """Requests seen so far."""
-        return list(self.script.requests)
+        return app
 
     def throttle(self, times: int, after: str | None = None) -> None:
         """Refuse the next ``times`` requests as too many, with ``after`` as Retry-After where it is given."""
@@ -101,14 +60,16 @@ class Market(ABC):
         """Let every answer take this long from now on."""
         self._slow_s = seconds
 
-    def misbehave(self, kind: str, *, count: int | None = None, path: str = "") -> None:
-        """Answer wrongly from now on; see ``Script.misbehave``. "half" cuts the right answer in two,
-        "huge" is one that grows when it is decompressed. Raises ValueError."""
-        self.script.misbehave(kind, count=count, path=path)
+    def misbehave(
+        self, kind: str, *, count: int | None = None, for_s: float | None = None, path: str = ""
+    ) -> None:
+        """As any; but "half" cuts the right answer in two, and "huge" is one that grows when it is
+        decompressed."""
+        super().misbehave(kind, count=count, for_s=for_s, path=path)
 
     def behave(self) -> None:
         """Forget all misbehaviour."""
-        self.script.behave()
+        super().behave()
         self._throttles, self._slow_s = 0, 0.0
 
     def throttled(self, _request: web.Request) -> web.Response:
@@ -143,18 +104,13 @@ class Market(ABC):
             return web.Response(body=self.says, content_type="application/json")
         fault = self.script.take(request.path)
         if fault is None:
-            return await self._routed(request, handler)
+            return await routed(request, handler)
         if fault.kind == "half":
-            return await _cut(request, await self._routed(request, handler))
+            return await _cut(request, await routed(request, handler))
         if fault.kind == "huge":
             headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
             return web.Response(body=_bomb(), headers=headers)
         return await faults.perform(fault, request, self.script)
-
-    async def _routed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        with contextlib.suppress(web.HTTPNotFound, web.HTTPMethodNotAllowed):
-            return await handler(request)
-        return web.Response(status=404, text=faults.HTML, content_type="text/html")
 
 
 @cache
