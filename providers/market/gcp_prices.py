@@ -43,6 +43,8 @@ _SKU = re.compile(
     r"(?: attached to Spot Preemptible VMs)? running in .{1,60}",
     re.ASCII,
 )
+# No set: what an answer holds in their place may have no hash.
+_UNITS = ("h", "GiBy.h")
 _USAGE: dict[str, QuoteKind] = {"OnDemand": "on_demand", "Preemptible": "spot"}
 # (part, name, region, market): dollars an hour of one core, GB or GPU.
 Parts = dict[tuple[str, str, str, QuoteKind], Decimal]
@@ -156,7 +158,7 @@ def _unit_price(sku: dict[str, Any]) -> Decimal | None:
     info = sku.get("pricingInfo")
     expression = inner(info[0], "pricingExpression") if isinstance(info, list) and info else None
     tiers = inner(expression, "tieredRates")
-    if inner(expression, "usageUnit") not in {"h", "GiBy.h"} or not isinstance(tiers, list) or not tiers:
+    if inner(expression, "usageUnit") not in _UNITS or not isinstance(tiers, list) or not tiers:
         return None
     if number(inner(tiers[0], "startUsageAmount") or 0) != 0:
         return None

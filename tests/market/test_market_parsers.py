@@ -19,6 +19,7 @@ from outlast.providers.market.aws_history import spot_prices, zone_ids
 from outlast.providers.market.aws_scores import scores
 from outlast.providers.market.base import Answer, Quote, Risk
 from outlast.providers.market.gcp_advice import advice_risks, past_prices, preemption_risks
+from outlast.providers.market.gcp_prices import part_prices
 from outlast.providers.market.own_json import MOST_MICRO, own_answers
 from outlast.providers.market.reading import YEAR_10000, decode_object, rows
 from outlast.providers.market.runpod import pod_prices, pod_stock
@@ -152,6 +153,14 @@ def test_a_damaged_answer_is_figures_or_refused(name: str, data: st.DataObject) 
     except ProviderError:
         return
     assert all(believable(one) for one in found)
+
+
+def test_a_unit_of_google_that_is_a_list_prices_nothing() -> None:
+    """A list where a word is meant is passed over like any other unit, and the other parts are priced."""
+    skus = json.loads(json.dumps(SAVED["gcp-prices"]["skus"]))
+    assert part_prices(skus)
+    skus[0]["pricingInfo"][0]["pricingExpression"]["usageUnit"] = ["h"]
+    assert part_prices(skus) == part_prices(skus[1:])
 
 
 @given(page=damaged(SAVED["aws-prices"]))
