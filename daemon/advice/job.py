@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from outlast.daemon.advice.values import Costs, Request
 from outlast.daemon.rates.table import Timing
+from outlast.providers.notices import usual_s
 
 STALL_S = 30.0
 RESTART_S = 300.0
@@ -15,8 +16,6 @@ FLUSH_SHARE = 0.5
 BYTES_A_PARAMETER = 14.0
 # A share measured on fewer interruptions than this is not believed.
 LEAST_LOSSES = 5
-# Seconds of notice to count on, by provider; less than a flush takes means that no flush succeeds.
-NOTICE_S = {"aws": 120.0, "gcp": 30.0, "azure": 8.0, "coreweave": 420.0, "runpod": 5.0, "vast": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +37,10 @@ class Job:
     costs: Costs
 
     def flush_share(self, provider: str) -> float:
-        """The share of this provider's interruptions that a flush catches."""
+        """The share of this provider's interruptions that a flush catches: none that outlasts its notice."""
         if self.share is not None:
             return self.share
-        return FLUSH_SHARE if NOTICE_S.get(provider, 0.0) >= self.flush_s else 0.0
+        return FLUSH_SHARE if usual_s(provider) >= self.flush_s else 0.0
 
 
 def filled(request: Request, timing: Timing) -> tuple[Job, tuple[str, ...], tuple[str, ...]]:

@@ -129,7 +129,8 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan. Returns DONE; wrong usage ends the process with 2."""
-    from outlast.daemon.core.on_paper import NOTICES, NoticeLength, at_notice, figures
+    from outlast.daemon.core.on_paper import at_notice, figures
+    from outlast.providers.notices import NOTICES, NoticeLength
 
     if args.trainable is not None and args.trainable > args.model_params:
         args.usage_error("--trainable is more than --model-params")

@@ -19,6 +19,7 @@ from outlast.daemon.core.deadline import (
     movable_bytes,
 )
 from outlast.daemon.core.pace import Pace, interval
+from outlast.providers.notices import NoticeLength
 
 # SHA-256 of the standard library, a core; the commit digests up to eight files at once.
 DIGEST_BYTES_S = 1.4e9
@@ -32,29 +33,6 @@ LEAST_SESSIONS = 2
 RTT_A_SESSION_S = 0.01
 # A notice is seen one poll late.
 DETECT_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class NoticeLength:
-    """How long before the end a provider says so, and what it does then."""
-
-    provider: str
-    seconds: float
-    action: str
-
-
-# Azure documents 30 s; in practice less than 10 are left. Google can be set up for 120 s more.
-NOTICES = (
-    NoticeLength("vast", 0.0, "pause"),
-    NoticeLength("aws", 0.0, "hibernate"),
-    NoticeLength("runpod", 5.0, "stop"),
-    NoticeLength("azure", 8.0, "stop"),
-    NoticeLength("gcp", 30.0, "stop"),
-    NoticeLength("aws", 120.0, "stop"),
-    NoticeLength("aws", 120.0, "terminate"),
-    NoticeLength("volcengine", 300.0, "terminate"),
-    NoticeLength("coreweave", 420.0, "terminate"),
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.__main__ import main
-from outlast.daemon.core.on_paper import NOTICES, NoticeLength, Setup, at_notice, figures, sessions
+from outlast.daemon.core.on_paper import Setup, at_notice, figures, sessions
 from outlast.daemon.ops.exit import ExitCode
 from outlast.daemon.ship.carrier import Carrier
 from outlast.daemon.ship.dial import PeerSettings
 from outlast.providers.base import SystemClock
+from outlast.providers.notices import NOTICES, NoticeLength
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Place
