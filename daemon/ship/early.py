@@ -13,10 +13,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import structlog
+
 from outlast.daemon.ship.transfer import Transfer
 from outlast.wire.digests import CHUNK
 from outlast.wire.manifest import MANIFEST_NAME, PART_SUFFIX
 from outlast.wire.store import Committed, walk
+
+log = structlog.get_logger("outlast.ship")
 
 # Often enough that a folder's last bytes are soon seen, seldom enough to cost nothing.
 LOOK_S = 0.05
@@ -28,8 +32,16 @@ async def follow(transfer: Transfer, folder: Path, before: Mapping[str, bytes]) 
     """Feed the files of ``folder`` as they grow, until cancelled.
 
     Of a file whose first chunk is as in the checkpoint ``before`` nothing is fed: it may not have changed at
-    all, and then need not travel. Nor of one that has just been renamed: the commit is under way.
+    all, and then need not travel. Nor of one that has just been renamed: the commit is under way. A bug here
+    is reported and costs the head start alone: what has not left goes after the commit.
     """
+    try:
+        await _follow(transfer, folder, before)
+    except Exception:
+        log.exception("unexpected_error", part="early", folder=folder.name, hint="please report this")
+
+
+async def _follow(transfer: Transfer, folder: Path, before: Mapping[str, bytes]) -> None:
     fed: dict[str, int] = {}
     while True:
         for path, size in (await asyncio.to_thread(_sizes, folder)).items():
@@ -64,12 +76,14 @@ async def _changed(path: Path, before: bytes | None) -> bool:
 
 
 def _first(path: Path) -> bytes | None:
-    """The digest of a file's first chunk, or None where there is no such file any more."""
+    """The digest of a file's first chunk, or None where it is gone or cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:
         return hashlib.sha256(os.pread(fd, CHUNK, 0)).digest()
+    except OSError:
+        return None
     finally:
         os.close(fd)

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from outlast.daemon.checkpoint.commit import commit
+from outlast.daemon.ship import early
 from outlast.daemon.ship.link import Peer
 from outlast.simulations.saved import order, save_tag
 from outlast.wire.digests import CHUNK
@@ -73,6 +75,32 @@ async def test_most_bytes_go_before_the_commit(bulk: str, dial: Any, tmp_path: P
     assert found is not None
     assert found.manifest == done.result().manifest
     assert peer.state.newest == (1, f"global_step{STEP}", STEP)
+
+
+async def test_a_bug_of_the_early_start_is_reported_and_costs_nothing_else(
+    dial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who follows the growing files dies: once in the log, and the whole checkpoint goes after its commit."""
+
+    def broken(_folder: Path) -> dict[str, int]:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(early, "_sizes", broken)
+    peer: Peer = await dial()
+    await asyncio.to_thread(save_tag, partial(tmp_path), shard_bytes=SHARD)
+    with capture_logs() as logs:
+        done, stream = await started(peer, tmp_path)
+        async with asyncio.timeout(10.0):
+            while all(line["log_level"] != "error" for line in logs):  # noqa: ASYNC110 - a log has no event
+                await asyncio.sleep(0.02)
+        done.set_result(await asyncio.to_thread(finish, tmp_path))
+        shipped = await stream
+    (line,) = (line for line in logs if line["log_level"] == "error")
+    assert (line["event"], line["part"]) == ("unexpected_error", "early")
+    assert (shipped.early, shipped.bytes_sent) == (0, shipped.bytes_total)
+    found = await asyncio.to_thread(newest_whole, tmp_path / "replicas" / "gpt")
+    assert found is not None
+    assert found.step == STEP
 
 
 async def test_what_is_rewritten_after_it_left_goes_again_alone(dial: Any, tmp_path: Path) -> None:
