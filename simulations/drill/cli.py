@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from outlast.providers.base import Clock
     from outlast.simulations.drill.rehearsal import Rehearsal, Watch
     from outlast.simulations.drill.report import Outcome
+    from outlast.simulations.drill.scenario import Plan
 
 PROVIDERS = ("aws", "gcp", "azure")
 # Checkpoints that lie on the disk at most: those kept on either side, one being written, one arriving.
@@ -46,7 +47,8 @@ With --size the ranks write as much, train nothing and need no torch. A first ch
 step of the notice, which comes once that has arrived, --steps later by as many. The time reckoned from it for
 the next one is held against what that takes, from when its first bytes have left, which is during the
 save, until the peer has verified all of it.
-It takes one to two minutes, opens ports on 127.0.0.1 alone, and leaves no process and no file behind.
+It takes one to two minutes, or as long as --size takes, opens ports on 127.0.0.1 alone, and leaves no
+process and no file behind.
 
 exit status: 0 every promise held, 1 one did not or the drill could not be finished, 2 usage,
 130 interrupted
@@ -83,7 +85,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--no-color", action="store_true", help="no colours; $NO_COLOR does the same")
     parser.add_argument(
-        "--timeout", type=_duration, default=300.0, metavar="TIME", help="give up after this (default: 300s)"
+        "--timeout",
+        type=quantities.positive_length,
+        metavar="TIME",
+        help="give up after this (default: 5m and what --size, --rtt and --bandwidth need)",
     )
     parser.set_defaults(run=run, fail=parser.error)
 
@@ -152,23 +157,30 @@ async def _until_signalled(drill: Coroutine[object, object, Outcome]) -> Outcome
             loop.remove_signal_handler(number)
 
 
-async def _drill(args: argparse.Namespace, notice_at: int) -> Outcome:
-    from outlast.providers.base import SystemClock
+def planned(args: argparse.Namespace, notice_at: int) -> Plan:
+    """What is played for these arguments."""
     from outlast.simulations.drill.nodes import GptTrainer, ScriptedTrainer, Trainer
-    from outlast.simulations.drill.rehearsal import Rehearsal
+    from outlast.simulations.drill.patience import patience
     from outlast.simulations.drill.scenario import Plan
 
-    clock = SystemClock()
     trainer: Trainer = GptTrainer(args.steps)
     if args.size is not None:
         more = args.steps - notice_at
         trainer = ScriptedTrainer(
             MOST_STEPS, pace_s=0.3, shard_bytes=max(1, args.size // 5), world=2, more=more
         )
-    plan = Plan(args.provider, trainer, rtt_s=args.rtt, bytes_s=args.bandwidth, bound_s=args.timeout)
+    bound_s = args.timeout or patience(args.size, args.rtt, args.bandwidth)
+    return Plan(args.provider, trainer, rtt_s=args.rtt, bytes_s=args.bandwidth, bound_s=bound_s)
+
+
+async def _drill(args: argparse.Namespace, notice_at: int) -> Outcome:
+    from outlast.providers.base import SystemClock
+    from outlast.simulations.drill.rehearsal import Rehearsal
+
+    plan = planned(args, notice_at)
     rehearsal = Rehearsal(plan, args.steps, notice_at, trial=args.size is not None)
     with _watch(args) as watch:
-        return await _play(rehearsal, watch, clock, args.keep)
+        return await _play(rehearsal, watch, SystemClock(), args.keep)
 
 
 async def _play(rehearsal: Rehearsal, watch: Watch, clock: Clock, keep: Path | None) -> Outcome:
@@ -198,12 +210,3 @@ def _watch(args: argparse.Namespace) -> AbstractContextManager[Watch]:
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         return Live(steps, SystemClock(), color=not args.no_color and not os.environ.get("NO_COLOR"))
     return nullcontext(Plain(steps, SystemClock()))
-
-
-def _duration(text: str) -> float:
-    from outlast.daemon.config.duration import seconds
-
-    try:
-        return seconds(text)
-    except ValueError as exc:
-        raise argparse.ArgumentTypeError(str(exc)) from exc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -14,8 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from outlast.__main__ import main
+from outlast.simulations.drill import cli
+from outlast.simulations.drill.patience import patience
 
 DRILL = (sys.executable, "-m", "outlast", "drill")
 # A minute's way for a checkpoint, and little to wait for before it goes.
@@ -86,18 +91,58 @@ def test_a_large_checkpoint_takes_as_long_as_reckoned(folder: Path) -> None:
         (["--size", "900TB"], "a smaller --size, or set TMPDIR"),
         (["--size", "1GB", "--rtt", "soon"], "--rtt"),
         (["--size", "1GB", "--bandwidth", "wide"], "is not a rate such as 10G"),
+        (["--timeout", "abc"], "--timeout: must be a duration such as 90s, 10m, 1h30m or 500ms, not 'abc'"),
+        (["--timeout", "300"], "not '300'"),
+        (["--timeout", "0s"], "'0s' is not above nothing"),
     ],
 )
 def test_a_drill_that_cannot_be_is_refused_at_once(
     words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What cannot be, or has no room on the disk, is said before anything is started."""
+    """What cannot be is a usage error, what has no room on the disk a failure; nothing is started."""
     try:
         code = main(["drill", *words])
     except SystemExit as exc:
         code = int(exc.code or 0)
-    assert code != 0
+    assert code == (1 if complaint.endswith("TMPDIR") else 2)
     assert complaint in capsys.readouterr().err
+
+
+def test_a_drill_is_waited_for_as_long_as_its_size_takes() -> None:
+    """Nobody has to reckon a --timeout: it allows for both transfers at the given width and distance."""
+    assert 300.0 <= patience(None, 0.0, None) < 310.0
+    assert patience(2_000_000_000, 0.07, 125e6) > 300.0 + 2 * 2e9 / 125e6
+    assert patience(10_000_000_000, 0.0, 12.5e6) > 300.0 + 2 * 10e9 / 12.5e6
+    assert patience(None, 0.0, 1e5) > 300.0 + 2 * 11e6 / 1e5
+
+
+@pytest.mark.parametrize(
+    ("words", "bound_s"),
+    [
+        (["--size", "2GB", "--rtt", "70ms", "--bandwidth", "1G"], patience(2_000_000_000, 0.07, 125e6)),
+        (["--size", "2GB", "--timeout", "90s"], 90.0),
+    ],
+)
+def test_a_timeout_that_is_said_counts(words: list[str], bound_s: float) -> None:
+    """The whole drill ends by the --timeout; without one, by what its checkpoints take."""
+    parser = argparse.ArgumentParser()
+    cli.add_parser(parser.add_subparsers())
+    assert cli.planned(parser.parse_args(["drill", *words]), 13).bound_s == bound_s
+
+
+@given(
+    size=st.integers(1, 10**12),
+    rtt_s=st.floats(0.0, 1.0),
+    bytes_s=st.floats(1e3, 1e11),
+    less=st.floats(0.0, 1.0),
+)
+def test_less_to_do_is_never_waited_for_longer(size: int, rtt_s: float, bytes_s: float, less: float) -> None:
+    """More bytes and a narrower way never shorten the patience, nor does a far one against none at all."""
+    most = patience(size, rtt_s, bytes_s)
+    assert patience(max(1, int(size * less)), rtt_s, bytes_s) <= most
+    assert patience(size, 0.0, bytes_s) <= most
+    assert patience(size, rtt_s, bytes_s * (1.0 + less)) <= most
+    assert patience(size, rtt_s, None) <= most
 
 
 @pytest.mark.parametrize(
