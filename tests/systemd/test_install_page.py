@@ -78,11 +78,12 @@ def test_configurations_load(tmp_path: Path) -> None:
         here = text.replace("/data/checkpoints", str(tmp_path / "checkpoints"))
         file.write_text(here.replace("/etc/outlast/peer.pub", str(tmp_path / "ssh_key.pub")))
         loaded.append(load(file, env={"CREDENTIALS_DIRECTORY": str(tmp_path)}))
-    assert [settings.jobs[0].role for settings in loaded] == ["primary", "standby", "primary", "primary"]
+    assert [settings.jobs[0].role for settings in loaded] == ["primary", "standby", *3 * ["primary"]]
     assert [str(store.url) for store in loaded[2].jobs[0].stores] == [
         "s3://my-bucket/outlast",
         "/mnt/nfs/outlast",
     ]
+    assert loaded[3].node.name in loaded[3].jobs[0].nodes
     assert loaded[0].jobs[0].peer is not None
     assert loaded[0].jobs[0].peer.key == tmp_path / "ssh_key"
 
