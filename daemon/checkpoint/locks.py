@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -41,6 +42,25 @@ def hold_folder(folder: Path, *, shared: bool = False, wait_s: float = 0.0) -> I
     yield False
 
 
+@contextmanager
+def hold_file(path: Path, mode: int, wait_s: float) -> Iterator[int]:
+    """Hold a file for the block, made if there is none, and yield its descriptor for writing.
+
+    Whoever waited while it was renamed away holds a new one. Raises OSError, also after ``wait_s``.
+    """
+    until = time.monotonic() + wait_s
+    while True:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        try:
+            if not _acquire(fd, fcntl.LOCK_EX, until):
+                raise BlockingIOError(errno.EAGAIN, "another process is writing it", str(path))
+            if _named(fd, path):
+                yield fd
+                return
+        finally:
+            os.close(fd)
+
+
 def _opened(folder: Path) -> int | None:
     try:
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -48,9 +68,9 @@ def _opened(folder: Path) -> int | None:
         return None
 
 
-def _named(fd: int, folder: Path) -> bool:
+def _named(fd: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(fd), folder.lstat())
+        return os.path.samestat(os.fstat(fd), path.lstat())
     except FileNotFoundError:
         return False
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
+from outlast.daemon.checkpoint.locks import hold_file
 from outlast.wire.digests import digest
 from outlast.wire.manifest import PART_SUFFIX, FileEntry
 from outlast.wire.store import Committed, proof_of, proven, walk
@@ -20,6 +21,8 @@ DELETED_SUFFIX = ".deleted"
 STAGING = ".staging"
 # Beside a staging folder: the digests of what has arrived in it.
 SHEETS_SUFFIX = ".chunks"
+# A writer of a small file that takes longer has been stopped: whoever waits for it is told.
+_WRITER_S = 10.0
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -46,19 +49,22 @@ def fsync_folders(path: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes, step: Step = no_step) -> None:
-    """Replace ``path`` by ``data``: a reader sees the old bytes or the new ones, also after a crash."""
+    """Replace ``path`` by ``data``: a reader sees the old bytes or the new ones, also after a crash.
+
+    Several may write at once: one after another, and the last one's bytes stay.
+    """
     part = path.with_name(path.name + PART_SUFFIX)
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
+    with hold_file(part, 0o644, _WRITER_S) as fd:
+        try:
+            os.ftruncate(fd, 0)
+            with os.fdopen(fd, "wb", closefd=False) as file:
+                file.write(data)
             os.fsync(fd)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
-    step(f"{path.name} written")
-    part.replace(path)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+        step(f"{path.name} written")
+        part.replace(path)
     fsync(path.parent)
 
 
