@@ -169,8 +169,8 @@ def _sweep_staging(staging: Path, keep: set[str]) -> list[str]:
 
 
 def _drop_staged(path: Path) -> None:
-    """The bytes go first: notes without bytes would be believed."""
+    """The notes go first: left behind without the bytes they would be believed of the next transfer's."""
     (path.parent / f"{path.name}.offer").unlink(missing_ok=True)
-    for folder in (path, path.with_name(path.name + SHEETS_SUFFIX)):
+    for folder in (path.with_name(path.name + SHEETS_SUFFIX), path):
         if folder.is_dir():
             discard(folder)

@@ -77,7 +77,7 @@ async def _into(into: Path, settled: Settled, progress: Progress | None) -> Sett
     """What lies in another store of this node is linked or copied to the one that was asked for."""
     found = settled.committed
     assert found is not None
-    if found.path.is_relative_to(into):
+    if found.folder.parent == into:
         return settled
     assert isinstance(settled.decision, Go)
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from outlast.daemon.checkpoint.arriving import land
 from outlast.daemon.checkpoint.destinations import DAMAGED, Progress, Refused
+from outlast.daemon.checkpoint.place import SHEETS_SUFFIX
 from outlast.daemon.store.receiving import receive
 from outlast.daemon.store.target import Target
 from outlast.daemon.store.together import each
@@ -50,7 +51,7 @@ async def _one(target: Target, key: str, staging: Path, entry: FileEntry) -> Non
     part = path.with_name(path.name + PART_SUFFIX)
     what = ""
     for _ in range(_TRIES):
-        descriptor = await asyncio.to_thread(_open, part)
+        descriptor = await asyncio.to_thread(_open, staging, entry)
         with os.fdopen(descriptor, "wb", buffering=0) as file:
             what = await receive(target, key, entry, file)
             if not what:
@@ -62,6 +63,9 @@ async def _one(target: Target, key: str, staging: Path, entry: FileEntry) -> Non
     raise Refused(DAMAGED, f"{target.address} holds a damaged {entry.path}: {what}")
 
 
-def _open(part: Path) -> int:
+def _open(staging: Path, entry: FileEntry) -> int:
+    """The empty part. Chunks that a peer has brought of it are gone with that: their notes go first."""
+    part = staging / (entry.path + PART_SUFFIX)
     part.parent.mkdir(parents=True, exist_ok=True)
+    (staging.with_name(staging.name + SHEETS_SUFFIX) / entry.path).unlink(missing_ok=True)
     return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)

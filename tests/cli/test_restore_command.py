@@ -226,3 +226,10 @@ async def running(process: asyncio.subprocess.Process) -> AsyncIterator[None]:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+def test_into_a_folder_that_holds_the_jobs_own(stored: Place) -> None:
+    """--to is DIR/epoch-N/TAG and nothing else, also where the job's own folder lies deeper in DIR."""
+    item = committed(stored.folder / "ckpt", 40, job="tune")
+    assert restore(stored, "--to", stored.folder).code == 0
+    assert verify(stored.folder / "epoch-1" / item.tag) == []

@@ -1,0 +1,74 @@
+"""A fetch that broke off at the peer, is tried at a store, and goes on at the peer: notes and bytes agree."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.destinations.conftest import MIB, Place, saved
+from tests.destinations.test_restore_places import damage, source_of
+
+from outlast.daemon.checkpoint import recovery
+from outlast.daemon.checkpoint.destinations import Refused
+from outlast.daemon.checkpoint.place import STAGING, discard, no_step
+from outlast.daemon.ship.arrival import Arrivals, sheets_of
+from outlast.daemon.ship.protocol import Chunk
+from outlast.wire.digests import CHUNK, chunks_in
+from outlast.wire.store import Committed, verify
+
+Make = Callable[..., Any]
+
+
+def _half_arrived(staging: Path, item: Committed) -> None:
+    """What a fetch from the peer leaves where it is cut before the last chunk of the first file."""
+    entry, arrivals = item.manifest.files[0], Arrivals(staging, no_step)
+    data = (item.path / entry.path).read_bytes()
+    staging.mkdir(parents=True)
+    for index in range(chunks_in(entry.size) - 1):
+        some = data[CHUNK * index : CHUNK * (index + 1)]
+        chunk = Chunk(item.epoch, item.tag, entry.path, index, len(some), "")
+        arrivals.take(chunk, memoryview(some))
+
+
+async def test_what_a_store_has_begun_anew_is_fetched_whole(make_place: Make, tmp_path: Path) -> None:
+    """The store's damaged file took the place of the peer's chunks: none of these is believed to be here."""
+    own, item = tmp_path / "own", await saved(tmp_path, 100, shard_bytes=3 * MIB)
+    peer, folder = await make_place("peer"), await make_place("folder")
+    for place in (peer, folder):
+        await place.destination.ship(item)
+    await damage(folder, item)
+    staging = own / f"epoch-{item.epoch}" / STAGING / item.tag
+    await asyncio.to_thread(_half_arrived, staging, item)
+    with pytest.raises(Refused):
+        await source_of(folder).fetch(item.manifest, own, None, ())
+    done, _ = await source_of(peer).fetch(item.manifest, own, None, ())
+    assert await asyncio.to_thread(verify, done.path) == []
+
+
+async def test_a_sweep_that_is_killed_leaves_no_note_without_its_bytes(
+    make_place: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the first of the two folders: whatever is left, the next fetch is whole."""
+    own, item = tmp_path / "own", await saved(tmp_path, 100, shard_bytes=3 * MIB)
+    source: Place = await make_place("peer")
+    await source.destination.ship(item)
+    staging = own / f"epoch-{item.epoch}" / STAGING / item.tag
+    await asyncio.to_thread(_half_arrived, staging, item)
+    await asyncio.to_thread(_killed_sweep, own, monkeypatch)
+    assert not sheets_of(staging).exists() or staging.exists()
+    done, _ = await source_of(source).fetch(item.manifest, own, None, ())
+    assert await asyncio.to_thread(verify, done.path) == []
+
+
+def _killed_sweep(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def one(path: Path) -> None:
+        discard(path)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recovery, "discard", one)
+        with pytest.raises(KeyboardInterrupt):
+            recovery.sweep(store, set())
