@@ -7,6 +7,7 @@ file that has its name is never written to again.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -54,19 +55,16 @@ class Arrivals:
         found = hashlib.sha256(data).digest()
         if chunk.sha256 and found.hex() != chunk.sha256:
             raise RefusedError(DAMAGED, f"{chunk.path}: chunk {chunk.index} was altered on its way")
-        part = self._part(chunk.path)
+        part, notes = self._part(chunk.path), self._sheets / chunk.path
         if os.path.lexists(self.staging / chunk.path) and not self._reopen(chunk, found):
             return
-        part.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(part, os.O_CREAT) as fd:
+        with _locked(part, make=True) as fd:
             if fd is None:
                 raise RefusedError(DAMAGED, f"{chunk.path} has just arrived: offer it again")
-            sheet.forget(self._sheets / chunk.path, chunk.index)
+            sheet.forget(notes, chunk.index)
             _write(fd, data, CHUNK * chunk.index)
-            # Has the disk begin now, and drops nothing that is not on it yet: little is left for fsync.
-            os.posix_fadvise(fd, CHUNK * chunk.index, len(data), os.POSIX_FADV_DONTNEED)
             self._step("chunk written")
-            sheet.note(self._sheets / chunk.path, chunk.index, found)
+            sheet.note(notes, chunk.index, found)
         self._step("chunk noted")
 
     def digests(self, path: str) -> list[bytes]:
@@ -143,10 +141,10 @@ def _matches(digests: list[bytes], entry: FileEntry) -> bool:
 
 
 @contextmanager
-def _locked(part: Path, more: int = 0) -> Iterator[int | None]:
+def _locked(part: Path, *, make: bool = False) -> Iterator[int | None]:
     """The part, open and this session's alone; None where there is none, or it has just got its name."""
     try:
-        fd = os.open(part, _FLAGS | more, 0o644)
+        fd = sheet.opened(part) if make else os.open(part, _FLAGS)
     except FileNotFoundError:
         yield None
         return
@@ -164,7 +162,26 @@ def _still(fd: int, part: Path) -> bool:
         return False
 
 
-def _write(fd: int, view: memoryview, offset: int) -> None:
+def _write(fd: int, data: memoryview, offset: int) -> None:
+    """Past the page cache where file system and buffer allow it: that saves a copy, and memory for others."""
+    if len(data) == CHUNK and _direct(fd, data, offset):
+        return
+    view, at = data, offset
     while view:
-        count = os.pwrite(fd, view, offset)
-        view, offset = view[count:], offset + count
+        count = os.pwrite(fd, view, at)
+        view, at = view[count:], at + count
+    # Has the disk begin now, and drops nothing that is not on it yet: little is left for fsync.
+    os.posix_fadvise(fd, offset, len(data), os.POSIX_FADV_DONTNEED)
+
+
+def _direct(fd: int, data: memoryview, offset: int) -> bool:
+    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_DIRECT)
+        return os.pwrite(fd, data, offset) == len(data)
+    except OSError as exc:
+        if exc.errno != errno.EINVAL:
+            raise
+        return False
+    finally:
+        fcntl.fcntl(fd, fcntl.F_SETFL, flags)

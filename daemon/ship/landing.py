@@ -7,6 +7,7 @@ name. Everything can be repeated after kill -9.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -92,7 +93,7 @@ class Landing:
         self._holding: Path | None = None
         self._look_at = 0.0
         # One for all chunks: new memory for each costs more than the bytes do.
-        self._room = memoryview(bytearray(CHUNK))
+        self._room = memoryview(mmap.mmap(-1, CHUNK))
 
     @property
     def store(self) -> Path:

@@ -7,6 +7,7 @@ to run is ignored, but for the bulk form, for which rsync is started with argume
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import select
 import sys
@@ -58,6 +59,8 @@ class Wire:
         self._fd = fd
         self._idle_s = idle_s
         self._buffer = bytearray()
+        with suppress(OSError):  # of a socket, or more than an administrator allows
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _READ)
         self._poll = select.poll()
         self._poll.register(fd, select.POLLIN)
 

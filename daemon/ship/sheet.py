@@ -23,14 +23,22 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 def note(sheet: Path, index: int, digest: bytes) -> None:
     """Record that the chunk with that index is here. Raises OSError."""
-    sheet.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(sheet, _FLAGS, 0o644)
+    fd = opened(sheet)
     try:
         if os.fstat(fd).st_size < _HEAD:
             os.pwrite(fd, _head(), 0)
         os.pwrite(fd, digest, _HEAD + _DIGEST * index)
     finally:
         os.close(fd)
+
+
+def opened(path: Path) -> int:
+    """A descriptor of a file that is made where there is none, with its folders. Raises OSError."""
+    try:
+        return os.open(path, _FLAGS, 0o644)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, _FLAGS, 0o644)
 
 
 def forget(sheet: Path, index: int) -> None:
