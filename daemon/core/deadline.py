@@ -38,8 +38,9 @@ class Outlook:
 
     ``left_s``: until the deadline. ``flush_s``: from the request until every rank has saved, the wait for the
     step's end included; ``commit_s``: until the manifest is there. ``bytes_s``: to the peer. ``flush_bytes``:
-    what a flush would have to send, given what lies at the peer; ``unsent``: what the checkpoint
-    ``under_way`` still has to (0: there is none). ``margin_s``: kept free for detection and the handover.
+    what a flush has to send once it is committed, given what lies at the peer; ``unsent``: what the
+    checkpoint ``under_way`` still has to (0: there is none). ``margin_s``: kept free for detection and the
+    handover.
     ``survives``: the disk is there after the notice's action. ``reachable``: None before the first try.
     """
 

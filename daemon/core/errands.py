@@ -225,7 +225,8 @@ class Errands:
         self.sent = (0, manifest.total_bytes)
         shipped = await self._peer.ship(Committed(folder, place.tag, manifest), self._progress)
         # What a transfer that broke off had sent is not sent again, and says nothing of the next one.
-        job.flush_bytes = shipped.bytes_sent if anew else job.flush_bytes
+        if anew:
+            job.flush_bytes, job.early_bytes = shipped.bytes_sent, 0
         await self._arrived(place, shipped)
 
     async def _part_lies_there(self, place: Place, found: parts.Whole | parts.Waits) -> None:
@@ -270,7 +271,7 @@ class Errands:
         assert self._peer is not None
         self._record.event("ship_early", self._job.name, tag=place[1])
         shipped = await self._peer.stream(place, folder, done, self._progress)
-        self._job.flush_bytes = shipped.bytes_sent
+        self._job.flush_bytes, self._job.early_bytes = shipped.bytes_sent, shipped.early
         await self._arrived(self._place(done.result()), shipped)
 
     def _place(self, done: Committed) -> Place:

@@ -116,8 +116,9 @@ class Facts:
     """Everything the primary's plan looks at. ``given_up`` holds ids of flushes that will not come.
 
     ``incomplete_since``: when a rank was first missed; None while all are connected. ``flush_s``: from the
-    request of a flush to its commit. ``flush_bytes``: what the last whole transfer had to send; ``unsent``:
-    what the transfer of ``shipping`` still has to. Of several ``nodes`` all counts of ranks are this node's.
+    request of a flush to its commit. ``flush_bytes``: what the last whole transfer had to send, and
+    ``early_bytes`` how much of that had left before the commit; ``unsent``: what the transfer of ``shipping``
+    still has to send. Of several ``nodes`` all counts of ranks are this node's.
     """
 
     now: float
@@ -141,6 +142,7 @@ class Facts:
     flush_s: float | None = None
     ship_bytes_s: float | None = None
     flush_bytes: int | None = None
+    early_bytes: int = 0
     unsent: int | None = None
     nodes: int = 1
 

@@ -54,7 +54,9 @@ class Job(Flushes):
         self.resumed_at: int | None = None
         self.done_step: int | None = None
         self.ship_bytes_s: float | None = None
+        # What the last whole transfer sent, and how much of it while the checkpoint was still being saved.
         self.flush_bytes: int | None = None
+        self.early_bytes = 0
         self.hazard_per_hour: float | None = None
         self.verdict: Verdict | None = None
         self.last_decision = ""
@@ -229,6 +231,7 @@ class Job(Flushes):
             flush_s=self.flush_s,
             ship_bytes_s=self.ship_bytes_s,
             flush_bytes=self.flush_bytes,
+            early_bytes=self.early_bytes,
             unsent=unsent,
             nodes=self.nodes,
         )

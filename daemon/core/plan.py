@@ -182,7 +182,7 @@ def _outlook(facts: Facts, notice: NoticeFact, left: float) -> Outlook:
         left_s=left,
         flush_s=facts.flush_s,
         bytes_s=rest.bytes_s,
-        flush_bytes=rest.size,
+        flush_bytes=_late(facts, rest.size),
         unsent=unsent,
         under_way=under_way.tag if under_way else "",
         margin_s=margin(left),
@@ -191,6 +191,13 @@ def _outlook(facts: Facts, notice: NoticeFact, left: float) -> Outlook:
         peer=facts.peer is not None,
         reachable=facts.peer.reachable if facts.peer else None,
     )
+
+
+def _late(facts: Facts, size: int | None) -> int | None:
+    """What is left to send at the commit: files travel while they are saved, if the way is free."""
+    if size is None or facts.shipping is not None:
+        return size
+    return max(0, size - facts.early_bytes)
 
 
 def _under_way(facts: Facts) -> tuple[Place | None, int | None]:

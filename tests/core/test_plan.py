@@ -75,6 +75,12 @@ def due(seconds: float) -> NoticeFact:
     return replace(NOTICE, deadline=NOW + seconds)
 
 
+IN_THE_WAY = replace(NOTICED, peer=PEER, newest=OLD, shipping=OLD, unsent=1000)
+SHIP_OLD = (
+    "120.0 s are too short to flush and ship (210.0 s needed): ship global_step100 instead (50.0 s needed)"
+)
+
+
 @dataclass(frozen=True)
 class Case:
     """``why`` are words of the sentence."""
@@ -154,6 +160,18 @@ NOTICES = [
         replace(NOTICED, peer=PEER_AT_OLD, newest=OLD, flush_s=10.0, ship_bytes_s=100.0),
         (for_notice(NOTICE, NOW + 120 - MARGIN_S, hold=True),),
         "ship it and hand over (50.0 s needed, 120.0 s left)",
+    ),
+    Case(
+        "measured, and most of it leaves while it is saved",
+        replace(NOTICED, peer=PEER_AT_OLD, newest=OLD, flush_s=10.0, ship_bytes_s=20.0, early_bytes=3000),
+        (for_notice(NOTICE, NOW + 120 - MARGIN_S, hold=True),),
+        "ship it and hand over (60.0 s needed, 120.0 s left)",
+    ),
+    Case(
+        "measured, but another transfer is in the way while it is saved",
+        replace(IN_THE_WAY, flush_s=10.0, ship_bytes_s=20.0, early_bytes=3000),
+        (GiveUp("i-1@7", SHIP_OLD),),
+        SHIP_OLD,
     ),
     Case(
         "measured and shipping does not fit",

@@ -87,6 +87,7 @@ def any_facts(draw: st.DrawFn) -> Facts:
         held=draw(st.booleans()),
         flush_s=draw(SECONDS),
         ship_bytes_s=draw(st.none() | st.floats(1.0, 1e6)),
+        early_bytes=draw(st.integers(0, 10**9)),
     )
 
 
