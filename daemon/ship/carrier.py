@@ -24,7 +24,7 @@ from outlast.daemon.ship.transfer import Transfer
 from outlast.daemon.ship.way import Way
 from outlast.providers.base import Clock
 from outlast.wire.manifest import Manifest
-from outlast.wire.store import Committed
+from outlast.wire.store import Committed, scan_epoch
 
 # Below this many bytes a client of its own costs more time to start than it wins.
 OPENSSH_BYTES = 64 * 1024 * 1024
@@ -75,6 +75,7 @@ class Carrier:
     ) -> Shipped:
         """See Peer.stream."""
         count = _Timed(progress, self._clock)
+        await self._recall(place[0], folder.parent)
         opener = self._opener(connection, self._last_bytes)
         transfer = Transfer(opener, place, folder, self._sessions(), self._limit, count.add)
         async with self._running(connection, transfer):
@@ -127,8 +128,21 @@ class Carrier:
             await shipment.feed(wanted, lend=lend)
             landed = await shipment.settle()
         count.finish()
-        self._before, self._last_bytes = await asyncio.to_thread(firsts, committed), size
+        await self._remember(committed)
         return landed
+
+    async def _remember(self, committed: Committed) -> None:
+        """What the next checkpoint is likely to be like: its size, and which of its files will not change."""
+        self._before = await asyncio.to_thread(firsts, committed)
+        self._last_bytes = committed.manifest.total_bytes
+
+    async def _recall(self, epoch: int, folder: Path) -> None:
+        """After a restart the same, of the newest checkpoint that is committed here."""
+        if self._last_bytes:
+            return
+        known = await asyncio.to_thread(scan_epoch, folder, epoch)
+        if known:
+            await self._remember(max(known, key=lambda item: item.step))
 
     async def _by_rsync(
         self, connection: asyncssh.SSHClientConnection, committed: Committed, progress: Progress | None

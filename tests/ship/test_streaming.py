@@ -12,8 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from outlast.daemon.checkpoint.commit import commit
-from outlast.daemon.ship import early
+from outlast.daemon.ship import carrier, early
 from outlast.daemon.ship.link import Peer
+from outlast.daemon.ship.openssh import OpenSsh
 from outlast.simulations.saved import order, save_tag
 from outlast.wire.digests import CHUNK
 from outlast.wire.manifest import MANIFEST_NAME
@@ -157,6 +158,44 @@ async def test_a_file_that_did_not_change_does_not_travel(dial: Any, tmp_path: P
     shipped = await stream
     assert shipped.bytes_sent == 0
     assert peer.state.newest == (1, "global_step101", 101)
+
+
+async def test_a_restarted_daemon_knows_the_next_checkpoint_by_the_one_before(
+    dial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the way for large ones at once, and sends early only what has changed."""
+    monkeypatch.setattr(carrier, "OPENSSH_BYTES", CHUNK)
+    await asyncio.to_thread(save_tag, partial(tmp_path), seed=1, shard_bytes=SHARD)
+    first = await asyncio.to_thread(finish, tmp_path)
+    before: Peer = await dial()
+    await before.ship(first)
+    peer: Peer = await dial(bulk="auto")
+    opened: list[str] = []
+    start = OpenSsh.open
+
+    async def noted(self: OpenSsh, command: str) -> Any:
+        opened.append(command)
+        return await start(self, command)
+
+    monkeypatch.setattr(OpenSsh, "open", noted)
+    await peer.ask_state()
+    later = tmp_path / "store" / "epoch-1" / "global_step101.partial"
+    await asyncio.to_thread(_copy_but_one, first, later)
+    done: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
+    stream = asyncio.create_task(peer.stream((1, "global_step101"), later, done))
+    async with asyncio.timeout(20.0):
+        while not opened:  # noqa: ASYNC110 - a client's start has no event
+            await asyncio.sleep(0.02)
+    done.set_result(await asyncio.to_thread(commit, tmp_path / "store", order(101), 2.0))
+    shipped = await stream
+    assert shipped.bytes_sent == max(entry.size for entry in first.manifest.files)
+
+
+def _copy_but_one(first: Committed, later: Path) -> None:
+    """The same files, except that every chunk of the largest is another."""
+    shutil.copytree(first.path, later, ignore=shutil.ignore_patterns(MANIFEST_NAME))
+    largest = max(first.manifest.files, key=lambda entry: entry.size)
+    (later / largest.path).write_bytes(random.Random(7).randbytes(largest.size))
 
 
 def _save_anew(folder: Path) -> None:
