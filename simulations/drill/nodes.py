@@ -95,19 +95,39 @@ class Trainer(Protocol):
 
 
 @dataclass(frozen=True)
+class Meeting:
+    """Where the launchers of one training on ``nodes`` nodes meet, and which of them this one is."""
+
+    rank: int
+    nodes: int
+    port: int
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What torchrun is told of it."""
+        which = ("--nnodes", str(self.nodes), "--node-rank", str(self.rank))
+        return (*which, "--master-addr", "127.0.0.1", "--master-port", str(self.port))
+
+
+@dataclass(frozen=True)
 class GptTrainer:
-    """DeepSpeed, ``world`` ranks, ZeRO stage ``zero``, up to ``steps``; a step takes ``pace_s`` at least."""
+    """DeepSpeed, ``world`` ranks, ZeRO stage ``zero``, up to ``steps``; a step takes ``pace_s`` at least.
+
+    With a ``meeting`` they are the ranks of one node of several.
+    """
 
     steps: int
     pace_s: float = 0.3
     world: int = 2
     zero: int = 2
     size: str = "small"
+    meeting: Meeting | None = None
     env: Mapping[str, str] = field(default_factory=lambda: {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"})
 
     def command(self, node: Node) -> tuple[str, ...]:
         """torchrun with the training script of this package."""
-        launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.world))
+        meets = self.meeting.words if self.meeting else ("--standalone",)
+        launcher = ("-m", "torch.distributed.run", *meets, "--nproc-per-node", str(self.world))
         script = ("-m", "outlast.simulations.training.gpt", "--job", JOB, "--size", self.size)
         lengths = ("--steps", str(self.steps), "--step-seconds", str(self.pace_s), "--zero", str(self.zero))
         places = ("--checkpoints", str(node.checkpoints), "--losses", str(node.losses))

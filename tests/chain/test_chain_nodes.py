@@ -84,16 +84,17 @@ async def two_nodes() -> AsyncIterator[TwoNodes]:
         yield stage
 
 
-def _whole_at(step: int) -> Any:
+def whole_at(step: int) -> Any:
+    """Whether the peer has a whole checkpoint of that step or a later one."""
     return lambda job: job["peer"]["newest"] is not None and job["peer"]["newest"]["step"] >= step
 
 
-async def test_a_checkpoint_asked_for_at_one_node_is_whole_at_the_peer() -> None:
+async def test_a_checkpoint_asked_for_at_one_node_iswhole_at_the_peer() -> None:
     """All ranks of both nodes save one step; each node sends its part, and both know when it is whole."""
     async with two_nodes() as stage:
         step = int((await stage.order(stage.other, "checkpoint", 30.0))["step"])
         for node in (stage.primary, stage.other):
-            job = await stage.job_until(node, "a whole replica", _whole_at(step))
+            job = await stage.job_until(node, "a whole replica", whole_at(step))
             assert (job["peer"]["waiting"], job["newest"]["step"]) == ([], step)
             assert (job["trainer"]["ranks"], job["trainer"]["here"], job["trainer"]["world"]) == (2, 2, 4)
         whole = await asyncio.to_thread(newest_whole, stage.replicas)
@@ -143,8 +144,8 @@ async def test_the_peer_waits_for_the_part_of_a_node_whose_daemon_is_down() -> N
         assert job["peer"]["waiting"] == [OTHER]
         assert await asyncio.to_thread(newest_whole, stage.replicas) is None
         await stage.start_daemon(stage.other)
-        await stage.job_until(stage.other, "a whole replica", _whole_at(step))
-        await stage.job_until(stage.primary, "a whole replica", _whole_at(step))
+        await stage.job_until(stage.other, "a whole replica", whole_at(step))
+        await stage.job_until(stage.primary, "a whole replica", whole_at(step))
         await asyncio.to_thread(stage.job.finish)
 
 
@@ -154,7 +155,7 @@ async def test_the_job_goes_on_from_the_parts_that_are_known_to_be_whole() -> No
     async with two_nodes() as stage:
         step = int((await stage.order(stage.primary, "checkpoint", 30.0))["step"])
         for node in (stage.primary, stage.other):
-            await stage.job_until(node, "a whole replica", _whole_at(step))
+            await stage.job_until(node, "a whole replica", whole_at(step))
         await stage.lose_peer()
         later = int((await stage.order(stage.other, "checkpoint", 30.0))["step"])
         assert later > step
@@ -164,7 +165,7 @@ async def test_the_job_goes_on_from_the_parts_that_are_known_to_be_whole() -> No
             assert usable.step == step
         await stage.regain_peer()
         for node in (stage.primary, stage.other):
-            await stage.job_until(node, "a whole replica", _whole_at(later))
+            await stage.job_until(node, "a whole replica", whole_at(later))
         await stage.retrain()
         for node in (stage.primary, stage.other):
             await stage.job_until(node, "its ranks", lambda job: job["trainer"]["step"] > later)
