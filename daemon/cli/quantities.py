@@ -99,8 +99,8 @@ def count(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Bytes for people: ``98.0 GB``."""
-    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+    """Bytes for people: ``98.0 GB``, ``12 bytes``."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= scale:
             return f"{value / scale:.1f} {unit}"
-    return f"{value / 1e3:.1f} kB"
+    return f"{value:.0f} bytes"

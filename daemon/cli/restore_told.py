@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from outlast.daemon.checkpoint.choosing import Candidate, Go, Nothing, Refuse
+from outlast.daemon.cli.quantities import size
 from outlast.daemon.core.restore import Outcome
 from outlast.daemon.core.search import Stuck
 from outlast.wire.fit import is_universal, words
@@ -96,7 +97,7 @@ def _doubt(one: Candidate) -> str:
 
 def _words(manifest: Manifest) -> str:
     layout = "universal" if is_universal(manifest) else words(asdict(manifest.layout))
-    return f"{manifest.tag} of epoch {manifest.epoch}, {size_words(manifest.total_bytes)}, {layout}"
+    return f"{manifest.tag} of epoch {manifest.epoch}, {size(manifest.total_bytes)}, {layout}"
 
 
 def _done(outcome: Outcome, decision: Go) -> str:
@@ -107,7 +108,7 @@ def _done(outcome: Outcome, decision: Go) -> str:
     if not settled.came:
         return f"newest: {settled.committed.path} is here, and whole"
     rate = f" in {settled.seconds:.1f} s"
-    return f"fetched {settled.committed.path} from {chosen.place}: {size_words(settled.came)} came{rate}"
+    return f"fetched {settled.committed.path} from {chosen.place}: {size(settled.came)} came{rate}"
 
 
 def _failed(decision: Refuse | Stuck | Nothing) -> str:
@@ -117,16 +118,6 @@ def _failed(decision: Refuse | Stuck | Nothing) -> str:
         return "no place has a checkpoint that can be used"
     hint = "; what has come is kept: run this again" if decision.again else ""
     return f"{decision.candidate.words} cannot be had: {decision.because}{hint}"
-
-
-def size_words(count: int) -> str:
-    """Bytes for a person."""
-    size = float(count)
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
 
 
 class Telling:
@@ -147,11 +138,11 @@ class Telling:
         if not done and now - self._told_at < (0.2 if self._terminal else _LINE_S):
             return
         self._told_at = now
-        line = f"{size_words(there)} of {size_words(total)}{self._rate(there, now)}"
+        line = f"{size(there)} of {size(total)}{self._rate(there, now)}"
         start, end = ("\r\033[K", "") if self._terminal else ("", "\n")
         print(start + ("" if self._terminal and done else line), end=end, file=self._out, flush=True)
 
     def _rate(self, there: int, now: float) -> str:
         assert self._began is not None
         seconds = now - self._began[0]
-        return f", {size_words(int((there - self._began[1]) / seconds))}/s" if seconds > 1 else ""
+        return f", {size(int((there - self._began[1]) / seconds))}/s" if seconds > 1 else ""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from outlast.daemon.checkpoint.place import LATEST
+from outlast.daemon.cli import quantities
 from outlast.daemon.ops.exit import ExitCode
 from outlast.wire.manifest import MANIFEST_NAME, PARTIAL_SUFFIX, Manifest, ManifestError, check_name, read
 from outlast.wire.store import Problem, epochs, folders, verify
@@ -115,7 +116,7 @@ def _progress(path: Path) -> Callable[[int], None] | None:
     def show(size: int) -> None:
         nonlocal done
         done += size
-        print(f"\r\033[K{path.name}: {_bytes(done)} checked", end="", file=sys.stderr, flush=True)
+        print(f"\r\033[K{path.name}: {quantities.size(done)} checked", end="", file=sys.stderr, flush=True)
 
     return show
 
@@ -174,7 +175,7 @@ def _print_text(
             print(f"{name}: DAMAGED" if item.manifest else f"{name}: NOT A CHECKPOINT")
             print("\n".join(f"  {problem.path}: {problem.what}" for problem in item.problems))
         else:
-            files, size = len(item.manifest.files), _bytes(item.manifest.total_bytes)
+            files, size = len(item.manifest.files), quantities.size(item.manifest.total_bytes)
             print(f"{name}: whole, step {item.manifest.step}, {files} files, {size}")
     for problem in pointers:
         print(f"{problem.path}: {problem.what}")
@@ -182,12 +183,3 @@ def _print_text(
         print(f"newest whole: {newest.path.parent.name}/{newest.path.name}")
     elif newest is None:
         print(f"{folder} holds no whole checkpoint")
-
-
-def _bytes(count: int) -> str:
-    size = float(count)
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
