@@ -59,8 +59,10 @@ class Arrivals:
         if os.path.lexists(self.staging / chunk.path) and not self._reopen(chunk, found):
             return
         with _locked(part, make=True) as fd:
-            if fd is None:
+            if fd is None or self._overtook(chunk.path):
                 raise RefusedError(DAMAGED, f"{chunk.path} has just arrived: offer it again")
+            if not os.fstat(fd).st_size:
+                notes.unlink(missing_ok=True)  # of bytes that went with an earlier part
             sheet.forget(notes, chunk.index)
             _write(fd, data, CHUNK * chunk.index)
             self._step("chunk written")
@@ -99,14 +101,28 @@ class Arrivals:
         return whole and os.fstat(fd).st_size == entry.size and digest(part, entry.chunk) == entry.sha256
 
     def reopen(self, path: str) -> None:
-        """Take a file's name away again: it is not what is offered now, but some of its chunks may be."""
+        """Take a file's name away again: it is not what is offered now, but some of its chunks may be.
+
+        Not those of a link, which would be written to in a replica that holds the file too, nor those of a
+        file beside its part, as the notes are of the part.
+        """
+        file, part = self.staging / path, self._part(path)
         with suppress(FileNotFoundError):
-            (self.staging / path).rename(self._part(path))
+            if file.lstat().st_nlink > 1 or os.path.lexists(part):
+                file.unlink()
+            else:
+                file.rename(part)
 
     def drop(self, path: str) -> None:
-        """Forget what is here of a file that has not got its name."""
-        self._part(path).unlink(missing_ok=True)
-        (self._sheets / path).unlink(missing_ok=True)
+        """Forget what is here of a file that has not got its name, once nobody is writing to it.
+
+        The notes go first: without their bytes they would be believed of those of the next part.
+        """
+        part = self._part(path)
+        with _locked(part) as fd:
+            if fd is not None:
+                (self._sheets / path).unlink(missing_ok=True)
+                part.unlink(missing_ok=True)
 
     def _reopen(self, chunk: Chunk, found: bytes) -> bool:
         """For a chunk of a file that has its name: whether it is another one, of a tag saved anew."""
@@ -114,6 +130,13 @@ class Arrivals:
         if chunk.index < len(here) and here[chunk.index] == found:
             return False
         self.reopen(chunk.path)
+        return True
+
+    def _overtook(self, path: str) -> bool:
+        """Whether the file got its name since it was looked for: the part that was made then is empty."""
+        if not os.path.lexists(self.staging / path):
+            return False
+        self._part(path).unlink(missing_ok=True)
         return True
 
     def _part(self, path: str) -> Path:
