@@ -248,7 +248,8 @@ def parse_answer(line: bytes) -> dict[str, Any] | Refusal:
     if body.get("ok") is True:
         return body
     code, because = body.get("code"), body.get("because")
-    if body.get("ok") is not False or code not in CODES or not isinstance(because, str):
+    known = isinstance(code, str) and code in CODES
+    if body.get("ok") is not False or not known or not isinstance(because, str):
         raise ProtocolError("answer is neither ok nor a refusal")
     return Refusal(str(code), because[:MAX_TEXT])
 
@@ -434,7 +435,7 @@ def _stats(body: dict[str, Any]) -> Stats:
 
 def _warn(body: dict[str, Any]) -> Warn:
     kind, seconds = body.get("kind"), body.get("seconds_left")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ProtocolError(f"kind {kind!r:.50} is not one of {', '.join(sorted(KINDS))}")
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float))):
         raise ProtocolError("seconds_left is not a number")
