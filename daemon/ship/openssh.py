@@ -62,8 +62,11 @@ class OpenSsh:
         with contextlib.suppress(ConnectionError):
             process.stdin.write(encode(request_body(State())))
             await process.stdin.drain()
-        if await process.stdout.readline():
-            return
+        try:
+            if await process.stdout.readline():
+                return
+        except ValueError as exc:
+            raise Unreachable("ssh got a line without an end for an answer") from exc
         said = (await process.stderr.read(4096)).decode(errors="replace").strip().splitlines()
         raise Unreachable(f"ssh got no answer: {said[-1][:300] if said else 'it said nothing'}")
 
@@ -83,9 +86,12 @@ class OpenSsh:
             async with asyncio.timeout(0.0 if hurry else _END_S):
                 await process.wait()
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            pass
+        finally:  # also where this wait is cut short
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
 
     def _arguments(self) -> list[str]:
         settings = self._settings
