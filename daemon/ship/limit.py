@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from outlast.providers.base import Clock
@@ -11,6 +12,8 @@ from outlast.providers.base import Clock
 # this often, as it may end early.
 _TRICKLE_S = 10.0
 _LOOK_S = 0.05
+# All that send are to have their turn within so long, for the same reason.
+ROUND_S = 10.0
 
 
 def never() -> float:
@@ -29,6 +32,11 @@ class Limit:
         self._clock = clock
         self._free_at = 0.0
         self.paused: Callable[[], float] = never
+
+    @property
+    def round_bytes(self) -> float:
+        """As many bytes as may leave between two turns of whoever sends; without a limit no end of them."""
+        return math.inf if self._bytes_s is None else self._bytes_s * ROUND_S
 
     async def take(self, count: int) -> None:
         """Wait until ``count`` more bytes may leave."""

@@ -189,8 +189,13 @@ class Session:
             for one in requests
         ]
         try:
-            await self._opener.feed(self.process, batch)
+            async with asyncio.timeout(
+                SYNC_S
+            ):  # a receiver that is stuck takes nothing, and its server lives
+                await self._opener.feed(self.process, batch)
             return await self._outcomes(MOST_OPEN)
+        except TimeoutError as exc:
+            raise Unreachable(f"the peer takes no more of {requests[0].path}") from exc
         except BrokenPipeError:
             return await self._outcomes(0)  # a receiver that ends says why before it does
         except _WEATHER as exc:

@@ -55,7 +55,9 @@ class Transfer:
         self._opener = opener
         self._epoch, self._tag = place
         self._folder = folder
-        self._most = max(1, sessions)
+        # Under a limit, so few and so little at a time that none is silent for too long.
+        self._most = max(1, int(min(sessions, limit.round_bytes / CHUNK)))
+        self._batch = max(1, int(min(BATCH, limit.round_bytes / (CHUNK * self._most))))
         self._limit = limit
         self._sent = sent
         self._todo: deque[tuple[Key, int]] = deque()
@@ -63,7 +65,9 @@ class Transfer:
         self._busy = 0
         self._change = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        # Those of them that take what is fed next: the others are ending their sessions.
+        self._takers: set[asyncio.Task[Any] | None] = set()
         self._ended = False
         self.fed: dict[Key, int] = {}
         self.bytes_sent = 0
@@ -116,22 +120,27 @@ class Transfer:
 
     def _employ(self, chunks: int = 0) -> None:
         wanted = min(self._most, 1 + max(chunks, len(self._todo)) // CHUNKS_A_SESSION)
-        while self._group is not None and not self._ended and len(self._tasks) < wanted:
+        while self._group is not None and not self._ended and len(self._takers) < wanted:
             self._keep(self._group.create_task(self._work()))
 
     def _keep(self, task: asyncio.Task[None]) -> None:
-        """One that has ended, as for being idle, must not count as somebody who will send."""
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        for tasks in (self._tasks, self._takers):
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+    def _leave(self) -> None:
+        """This task takes nothing more. Nobody must wait for it while its session is being ended."""
+        self._takers.discard(asyncio.current_task())
 
     async def _work(self) -> None:
         async with AsyncExitStack() as stack:
             try:
                 session = await stack.enter_async_context(Session(self._opener))
             except Unreachable as exc:
-                if len(self._tasks) == 1:
+                if len(self._takers) == 1:
                     raise
                 # A server may take fewer at once than we should like; those that are open go on.
+                self._leave()
                 log.info("one_session_less", because=str(exc))
                 return
             await self._serve(session)
@@ -141,7 +150,8 @@ class Transfer:
         while await self._more():
             self._busy += 1
             while self._todo:
-                await self._send(session, [self._todo.popleft() for _ in range(min(BATCH, len(self._todo)))])
+                many = min(self._batch, len(self._todo))
+                await self._send(session, [self._todo.popleft() for _ in range(many)])
             self._take_in(await session.settle())
             self._busy -= 1
             self._change.set()
@@ -154,7 +164,9 @@ class Transfer:
                     self._change.clear()
                     await self._change.wait()
         except TimeoutError:
-            return False
+            if not self._todo:  # something may have been fed in this very moment
+                self._leave()
+                return False
         return True
 
     async def _send(self, session: Session, batch: list[tuple[Key, int]]) -> None:
