@@ -41,6 +41,7 @@ class FolderSaver:
         self._clock = clock
         self._here = here or ballot.world
         self.last: tuple[int, int] | None = None  # (epoch, step) that this process saved or resumed from
+        self._last_key = ""  # under which it was saved
 
     def save(self, key: str, step: int, epoch: int) -> str:
         """Save, or do nothing where no step was made since the last committed one. Returns the tag."""
@@ -51,10 +52,18 @@ class FolderSaver:
             return tag
         if word != "ready":
             raise OSError(f"{folder} could not be made: {word}")
-        self._write(folder, step, epoch)
-        _share_with_group(folder)
-        self.last = (epoch, step)
+        self._written(key, folder, step, epoch)
+        self.last, self._last_key = (epoch, step), key
         return tag
+
+    def _written(self, key: str, folder: Path, step: int, epoch: int) -> None:
+        """Where this rank's files are torn, the others know before the next save: theirs are no use."""
+        try:
+            self._write(folder, step, epoch)
+            _share_with_group(folder)
+        except Exception:
+            self._ballot.post(f"torn/{key}", str(self._ballot.rank))
+            raise
 
     def _prepared(self, key: str, folder: Path, tag: str, epoch: int, step: int) -> str:
         """What became of the folder on all nodes: nobody writes while one of them still clears its own."""
@@ -68,7 +77,7 @@ class FolderSaver:
 
     def _prepare(self, folder: Path, tag: str, epoch: int, step: int) -> str:
         try:
-            if self.last == (epoch, step) and self._kept(folder, tag, epoch):
+            if self.last == (epoch, step) and not self._torn() and self._kept(folder, tag, epoch):
                 return "committed"
             if folder.is_symlink() or folder.is_file():
                 folder.unlink()
@@ -80,6 +89,9 @@ class FolderSaver:
         except OSError as exc:
             return str(exc)
         return "ready"
+
+    def _torn(self) -> bool:
+        return self._ballot.read(f"torn/{self._last_key}") is not None
 
     def _kept(self, folder: Path, tag: str, epoch: int) -> bool:
         """The step was saved already; on several nodes the next save may come before that one's commit."""
