@@ -221,7 +221,8 @@ class Agreement:
         """The flush is over, or only holds the ranks: the next one that was called is taken up."""
         self._flush = held
         if self._later:
-            self._open(self._later.popleft())
+            # Ranks are waited for from now on, however long the one before it took.
+            self._open(replace(self._later.popleft(), asked_at=self._clock()))
 
     def _repeat(self, flush: OpenFlush) -> None:
         if flush.answer is not None:
@@ -338,6 +339,8 @@ class Agreement:
             flush = self._flush
             if flush is not None and flush.order.id == answer.id:
                 held = hold and isinstance(answer, Saved)
+                if hold and not held:
+                    self._end_everywhere(flush, "a rank could not save")  # and does not wait with the others
                 flush.answer, flush.held_since = answer, self._clock()
                 self._over(flush if held else None)
         self.wake()
@@ -406,7 +409,9 @@ class Agreement:
         if now <= max(until, flush.held_since + WAIT_AT_LEAST_S):
             return "wait"
         log.warning("flush %s: saved, but no word of the daemon since; training goes on", flush.order.id)
+        self._end_everywhere(flush, "the daemon of a node said no more")
         self._over(None)
+        self.wake()
         return self._go()
 
     def _leaving(self, leaving: Leaving) -> Leave | None:
