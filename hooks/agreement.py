@@ -146,12 +146,17 @@ class Agreement:
             self._cond.notify_all()
 
     def _tell_others(self) -> None:
-        """Write what was promised or ended since into the register; never under the lock."""
+        """Write what was promised or ended since into the register; never under the lock.
+
+        What cannot be written now is tried again at the next look: without a promise all would wait for it.
+        """
         while self._calls is not None and self._unsaid:
             try:
-                self._unsaid.popleft()(self._calls)
+                self._unsaid[0](self._calls)
             except BallotError as exc:
-                log.warning("the other nodes cannot be told: %s", exc)
+                log.debug("the other nodes cannot be told: %s", exc)
+                return
+            self._unsaid.popleft()
 
     def connected(self) -> list[FromHook]:
         """A new connection is greeted: what must be said again on it."""

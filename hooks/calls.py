@@ -28,6 +28,7 @@ class Calls:
         self._clock = clock
         self._slot = 0
         self._known: set[str] = set()
+        self._new: list[Flush] = []
         self._said: dict[str, dict[int, int]] = {}
         self._next_look = clock()
 
@@ -40,32 +41,34 @@ class Calls:
 
         Nothing where it is known already: another rank of the node has put it there.
         """
-        text, new = encode(flush).decode(), []
+        text = encode(flush).decode()
         while flush.id not in self._known:
-            found = self._ballot.decide(f"call/{self._slot}", text)
-            new += self._take(found)
-        return new
+            self._take(self._ballot.decide(f"call/{self._slot}", text))
+        return self._heard()
 
     def look(self) -> list[Flush]:
         """What other nodes have called since; looks at most every ``look_s``."""
         if self._clock() < self._next_look:
             return []
         self._next_look = self._clock() + self.look_s
-        new: list[Flush] = []
         while (found := self._ballot.read(f"call/{self._slot}")) is not None:
-            new += self._take(found)
-        return new
+            self._take(found)
+        return self._heard()
 
-    def _take(self, text: str) -> list[Flush]:
+    def _take(self, text: str) -> None:
         self._slot += 1
         try:
             flush = decode_to_hook(text.encode())
         except WireError:
-            return []  # of a rank with another version: its own node's daemon gives it up
-        if not isinstance(flush, Flush) or flush.id in self._known:
-            return []
-        self._known.add(flush.id)
-        return [flush]
+            return  # of a rank with another version: its own node's daemon gives it up
+        if isinstance(flush, Flush) and flush.id not in self._known:
+            self._known.add(flush.id)
+            self._new.append(flush)
+
+    def _heard(self) -> list[Flush]:
+        """Each once, also where the register failed between two slots."""
+        new, self._new = self._new, []
+        return new
 
     def promise(self, flush_id: str, step: int) -> None:
         """This rank will not pass the end of ``step`` before all have promised."""
