@@ -178,6 +178,11 @@ class Agreement:
             self._cond.notify_all()
 
     @property
+    def busy(self) -> bool:
+        """A flush is open, or holds the ranks: both end by themselves, whether a daemon is there or not."""
+        return self._flush is not None
+
+    @property
     def urgent(self) -> bool:
         """A flush is open: reconnect without delay."""
         return self._flush is not None or self._unanswered is not None

@@ -263,7 +263,9 @@ class Link:
     def _ask(self, sock: socket.socket | None) -> None:
         """A signal is pending: ask for a flush once; without any, let the signal through in the end."""
         signals, now = self.signals, self._clock()
-        if signals is None or signals.pending is None or self._agreement.urgent:
+        # What a daemon that is gone has not answered yet is nothing to wait for.
+        waits = self._agreement.urgent if sock is not None else self._agreement.busy
+        if signals is None or signals.pending is None or waits:
             self._quiet_since = now
         if signals is None or signals.pending is None:
             return

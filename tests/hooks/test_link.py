@@ -13,11 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from outlast.hooks.agreement import Agreement
 from outlast.hooks.ballot import LocalBallot
 from outlast.hooks.guard import Guard
+from outlast.hooks.link import SIGNAL_ANSWER_S, Link
+from outlast.hooks.signals import Signals
 from outlast.hooks.stream import Lines
 from outlast.simulations.training.plain import build
-from outlast.wire.messages import MAX_LINE, Flush, Progress, Saved, WireError, encode
+from outlast.wire.messages import MAX_LINE, Agree, Flush, Hello, Layout, Progress, Saved, WireError, encode
 
 
 @pytest.fixture
@@ -155,3 +158,28 @@ def test_a_pause_of_shipping_is_asked_for_and_ended(protected: tuple[Any, Guard]
     with guard.pause_shipping():
         guard.step()
     assert not guard._agreement.outbox
+
+
+def test_a_signal_is_let_through_where_the_daemon_went_away_unanswered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was told of a save and died before its answer, after which nothing could end the process."""
+    now, through = [0.0], []
+    rank = Agreement(LocalBallot(), lambda: now[0])
+    hello = Hello("tune", 0, 1, "/c", Layout(1), 0, 1)
+    link = Link("/nowhere", lambda _step, _epoch: hello, rank, lambda: now[0])
+    link.signals = Signals(lambda: False, lambda: None)
+    link.signals.pending = 15
+    monkeypatch.setattr(Signals, "let_through", lambda _self: through.append(now[0]))
+    rank.connected()
+    rank.hear(Flush("f", "test"))
+    rank.step_count = 1
+    rank.hear(Agree("f", 1))
+    assert rank.meet() is not None
+    link._ask(None)
+    rank.answered(Saved("f", 1, "t", 0.1), hold=False)
+    rank.lost()
+    for second in (1.0, SIGNAL_ANSWER_S - 1.0, SIGNAL_ANSWER_S + 1.0):
+        now[0] = second
+        link._ask(None)
+    assert through == [SIGNAL_ANSWER_S + 1.0]
