@@ -70,7 +70,7 @@ class Shipment:
         self._sizes = {entry.path: entry.size for entry in committed.manifest.files}
         self._session: Session | None = None
         self._used = 0.0
-        self._lent = False
+        self._lent: asyncio.Task[None] | None = None
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -92,8 +92,7 @@ class Shipment:
         """Have sent what is missing and is not on its way already, and what is there and differs."""
         differing = {item.path: await self._differing(item.path) for item in wanted if not item.missing}
         if lend and wanted and self._session is not None:
-            self._transfer.lend(self._session)
-            self._lent = True
+            self._lent = self._transfer.lend(self._session)
         for item in wanted:
             for first, many in item.missing:
                 chunks = range(first, first + many)
@@ -138,12 +137,18 @@ class Shipment:
 
     async def _ask(self, request: Request, within_s: float) -> dict[str, Any]:
         """Through the same session, unless the receiver may have ended it for being idle."""
-        if self._session is None or (not self._lent and self._clock.monotonic() - self._used > _REUSE_S):
+        if self._session is None or self._idle():
             self._session = await self._stack.enter_async_context(Session(self._opener))
+            self._lent = None
         try:
             return await self._session.ask(request, within_s)
         finally:
             self._used = self._clock.monotonic()
+
+    def _idle(self) -> bool:
+        if self._lent is not None:
+            return self._lent.done()
+        return self._clock.monotonic() - self._used > _REUSE_S
 
 
 def read(parse: Callable[[dict[str, Any]], T], body: dict[str, Any]) -> T:

@@ -109,10 +109,15 @@ class Transfer:
             self._change.clear()
             await self._change.wait()
 
-    def lend(self, session: Session) -> None:
-        """Let a session that is open already take chunks too; between ``drain`` and ``feed`` it is free."""
+    def lend(self, session: Session) -> asyncio.Task[None]:
+        """Let a session that is open already take chunks too; between ``drain`` and ``feed`` it is free.
+
+        Once the task that is returned is done the session was idle, and the receiver is going to end it.
+        """
         assert self._group is not None
-        self._keep(self._group.create_task(self._serve(session)))
+        task = self._group.create_task(self._serve(session))
+        self._keep(task)
+        return task
 
     def warm(self, size: int) -> None:
         """Open the sessions that so many bytes are going to need, before it is known which they are."""

@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from outlast.daemon.checkpoint.destinations import Refused, Unreachable
+from outlast.daemon.ship import transfer
 from outlast.daemon.ship.link import Peer
+from outlast.daemon.ship.session import Session
+from outlast.daemon.ship.transfer import Transfer
 from outlast.simulations.saved import committed
 from outlast.simulations.sshd import Sshd, make_key
+from outlast.wire.digests import CHUNK
 from outlast.wire.store import Committed, newest_whole, scan, verify
 
 either_bulk = pytest.mark.parametrize("bulk", ["channels", "openssh", "rsync"])
@@ -205,3 +209,29 @@ async def test_kill_9_of_the_receiver_in_mid_transfer(
     shipped = await peer.ship(item)
     assert 0 < shipped.bytes_sent < item.manifest.total_bytes
     assert await asyncio.to_thread(verify, replicas / "epoch-1" / item.tag) == []
+
+
+async def test_a_session_that_was_idle_while_others_sent_is_not_asked_to_commit(
+    dial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that offered carries chunks too; the last ones of another take longer than a receiver waits."""
+    item = await asyncio.to_thread(committed, tmp_path / "store", 100, shard_bytes=14 * CHUNK)
+    monkeypatch.setattr(transfer, "IDLE_S", 0.2)
+    lend, settle = Transfer.lend, Session.settle
+    lent: list[Session] = []
+
+    def noted(self: Transfer, session: Session) -> Any:
+        lent.append(session)
+        return lend(self, session)
+
+    async def slow(self: Session) -> Any:
+        found = await settle(self)
+        if self not in lent:
+            await asyncio.sleep(1.0)
+            lent[0].process.close()  # as the receiver does by then
+        return found
+
+    monkeypatch.setattr(Transfer, "lend", noted)
+    monkeypatch.setattr(Session, "settle", slow)
+    peer = await dial(bulk="channels")
+    assert (await peer.ship(item)).bytes_total == item.manifest.total_bytes
