@@ -48,10 +48,11 @@ def fsync_folders(path: Path) -> None:
         fsync(Path(folder))
 
 
-def write_atomically(path: Path, data: bytes, step: Step = no_step) -> None:
+def write_atomically(path: Path, data: bytes, step: Step = no_step, *, mode: int | None = None) -> None:
     """Replace ``path`` by ``data``: a reader sees the old bytes or the new ones, also after a crash.
 
-    Several may write at once: one after another, and the last one's bytes stay.
+    Several may write at once: one after another, and the last one's bytes stay. ``mode``: who may read it,
+    whatever the umask.
     """
     part = path.with_name(path.name + PART_SUFFIX)
     with hold_file(part, 0o644, _WRITER_S) as fd:
@@ -59,6 +60,8 @@ def write_atomically(path: Path, data: bytes, step: Step = no_step) -> None:
             os.ftruncate(fd, 0)
             with os.fdopen(fd, "wb", closefd=False) as file:
                 file.write(data)
+            if mode is not None:
+                os.fchmod(fd, mode)
             os.fsync(fd)
         except OSError:
             part.unlink(missing_ok=True)

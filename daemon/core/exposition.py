@@ -25,6 +25,8 @@ log = structlog.get_logger("outlast.metrics")
 WRITE_S = 15.0
 BIND_AGAIN_S = 15.0
 STOP_S = 1.0
+# node_exporter is another user, and the unit's umask leaves others nothing.
+READABLE = 0o644
 
 Render = Callable[[], bytes]
 
@@ -101,7 +103,7 @@ class MetricsFile:
     async def _write(self) -> None:
         because = ""
         try:
-            await asyncio.to_thread(write_atomically, self._path, self._render())
+            await asyncio.to_thread(write_atomically, self._path, self._render(), mode=READABLE)
         except OSError as exc:
             because = str(exc)
         if because and because != self._said:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import urllib.error
 import urllib.request
@@ -58,6 +59,21 @@ def test_both_tell_what_status_tells(place: Place, tmp_path: Path) -> None:
         get(url.replace("/metrics", "/"))
     assert daemon.stop() == ExitCode.DONE
     assert daemon.noise() == []
+
+
+def test_the_file_is_for_others_to_read(place: Place, tmp_path: Path) -> None:
+    """Under the umask of the unit, which keeps all else from others, node_exporter can read it."""
+    file = tmp_path / "outlast.prom"
+    configure(place, free_port(), file)
+    before = os.umask(0o027)
+    try:
+        daemon = place.daemon()
+    finally:
+        os.umask(before)
+    until(file.exists)
+    assert file.stat().st_mode & 0o777 == 0o644
+    assert (place.folder / "state/history.sqlite3").stat().st_mode & 0o007 == 0
+    assert daemon.stop() == ExitCode.DONE
 
 
 def test_an_address_that_is_taken_and_a_folder_that_is_not_there(place: Place, tmp_path: Path) -> None:
