@@ -60,6 +60,8 @@ class Errands:
         self._not_before: dict[str, float] = {}
         self._because = ""
         self._at_peer: Place | None = None
+        # The newest that was committed in this life: of an older one parts may be at the peer already.
+        self._own: Place | None = None
         self._following: tuple[str, asyncio.Future[Committed]] | None = None
         self.sent = (0, 0)
         self.waiting: tuple[str, ...] = ()
@@ -198,6 +200,7 @@ class Errands:
         job = self._job
         size = done.manifest.total_bytes
         place = Place(done.epoch, done.tag, done.step, flush_id, size, done.manifest.created)
+        self._own = place
         self._hand_on(done)
         hold = job.flush is not None and job.flush.hold
         if not hold:
@@ -212,6 +215,7 @@ class Errands:
     async def ship(self, place: Place) -> None:
         job = self._job
         assert self._peer is not None
+        self.sent = (0, place.size)
         if job.part is not None and job.checkpoints is not None:
             found = await parts.look(self._peer, job.checkpoints, job.part, place)
             if not isinstance(found, parts.Next):
@@ -221,10 +225,11 @@ class Errands:
             self._running["ship"] = (self._running["ship"][0], place)
         folder, manifest = await asyncio.to_thread(_locate, self._stores, place)
         self._began(place, manifest.total_bytes)
-        anew = self._failures == 0
+        anew = self._failures == 0 and place == self._own
         self.sent = (0, manifest.total_bytes)
         shipped = await self._peer.ship(Committed(folder, place.tag, manifest), self._progress)
-        # What a transfer that broke off had sent is not sent again, and says nothing of the next one.
+        # What a transfer that broke off, here or in an earlier life, had sent is not sent again, and says
+        # nothing of the next one.
         if anew:
             job.flush_bytes, job.early_bytes = shipped.bytes_sent, 0
         await self._arrived(place, shipped)
@@ -270,6 +275,7 @@ class Errands:
     async def _follow(self, place: tuple[int, str], folder: Path, done: asyncio.Future[Committed]) -> None:
         assert self._peer is not None
         self._record.event("ship_early", self._job.name, tag=place[1])
+        self.sent = (0, 0)
         shipped = await self._peer.stream(place, folder, done, self._progress)
         self._job.flush_bytes, self._job.early_bytes = shipped.bytes_sent, shipped.early
         await self._arrived(self._place(done.result()), shipped)
