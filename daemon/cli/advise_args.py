@@ -227,9 +227,10 @@ def count(text: str) -> int:
 
 def _size(text: str) -> float:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kmgt]?)b?", text.strip().lower())
-    if match is None or float(match[1]) <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 98G or 600M")
-    return float(match[1]) * _SIZES[match[2]]
+    value = float(match[1]) * _SIZES[match[2]] if match else 0.0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a size such as 98G or 600M")
+    return value
 
 
 def _hand_price(text: str) -> HandPrice:

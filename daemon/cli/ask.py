@@ -10,6 +10,8 @@ from typing import Any
 from outlast.daemon.cli.client import RefusedError, UnreachableError, add_socket_option, ask
 from outlast.daemon.ops.exit import ExitCode
 
+MOST_WAIT_S = 366 * 86400.0
+
 _CHECKPOINT = """\
 examples:
   outlast checkpoint                      of the only job on this node
@@ -42,7 +44,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
             name, help=text, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         parser.add_argument("--job", help="needed where the node has several")
-        parser.add_argument("--timeout", type=float, default=wait_s, metavar="S", help="seconds to wait")
+        parser.add_argument("--timeout", type=_wait, default=wait_s, metavar="S", help="seconds to wait")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         add_socket_option(parser)
         parser.set_defaults(run=run, op=name)
@@ -61,6 +63,17 @@ def run(args: argparse.Namespace) -> int:
         return ExitCode.FAILED
     print(json.dumps({"format": 1, **answer}) if args.json else _sentence(args.op, answer))
     return ExitCode.DONE
+
+
+def _wait(text: str) -> float:
+    """Seconds that a socket can wait."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= MOST_WAIT_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0, at most a year")
+    return value
 
 
 def _sentence(op: str, answer: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from outlast.daemon.ops.exit import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from outlast.providers.market.base import Access, Answer, Want
 
@@ -204,21 +205,22 @@ def _shown(text: str) -> str:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0.1 <= value <= 600:
-        raise argparse.ArgumentTypeError("give 0.1 to 600 seconds")
-    return value
+    return _within(text, float, 0.1, 600, "seconds")
 
 
 def _days(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 90:
-        raise argparse.ArgumentTypeError("give 0 to 90 days")
-    return value
+    return _within(text, float, 0, 90, "days")
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 1000:
-        raise argparse.ArgumentTypeError("give 1 to 1000 instances")
+    return int(_within(text, int, 1, 1000, "instances"))
+
+
+def _within(text: str, kind: Callable[[str], float], least: float, most: float, unit: str) -> float:
+    try:
+        value = kind(text)
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"give {least:g} to {most:g} {unit}")
     return value

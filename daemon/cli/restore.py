@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from outlast.daemon.cli import quantities
 from outlast.daemon.cli.config import DEFAULT_FILE, config_file
 from outlast.daemon.ops.exit import ExitCode
 
@@ -47,9 +48,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     origins = "local, peer, or the url of one of the job's stores"
     parser.add_argument("--from", dest="origin", metavar="PLACE", help=origins)
     parser.add_argument("--to", type=Path, metavar="DIR", help="have it in DIR/epoch-N/TAG")
-    parser.add_argument("--world", type=_positive, metavar="N", help="ranks of the run to come")
+    parser.add_argument("--world", type=quantities.whole, metavar="N", help="ranks of the run to come")
     for name in ("data", "tensor", "pipeline"):
-        parser.add_argument(f"--{name}", type=_positive, metavar="N", help=f"its {name} parallel size")
+        parser.add_argument(f"--{name}", type=quantities.whole, metavar="N", help=f"its {name} parallel size")
     parser.add_argument("--zero", type=int, choices=range(4), help="its ZeRO stage")
     parser.add_argument(
         "--any-world", action="store_true", help="whatever it was saved with, as without these sizes"
@@ -142,13 +143,6 @@ def _world(args: argparse.Namespace) -> World:
 def _usage(because: str) -> int:
     print(f"outlast restore: {because}", file=sys.stderr)
     return ExitCode.USAGE
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(f"{number} is below 1")
-    return number
 
 
 def _progress() -> Progress:

@@ -206,6 +206,7 @@ def test_plain_text_when_piped(at_the_end: ManualClock, two: str, capsys: Captur
         (["--hours", "1", "--price", "us-east-1"], "PLACE=USD"),
         (["--hours", "1", "--price", "x=nan"], "PLACE=USD"),
         (["--hours", "1", "--checkpoint", "big"], "not a size"),
+        (["--hours", "1", "--checkpoint", "9" * 400], "not a size"),
         (["--hours", "1", "--flush-share", "2"], "within 0 to 1"),
         (["--hours", "1", "--stall", "soon"], "duration"),
         ([], "--hours"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from outlast import __version__
-from outlast.__main__ import COMMANDS
+from outlast.__main__ import COMMANDS, main
 from outlast.daemon.ops.exit import ExitCode
 
 if TYPE_CHECKING:
@@ -40,6 +40,27 @@ def test_wrong_words_are_usage(place: Place, words: list[str]) -> None:
     assert done.code == ExitCode.USAGE
     assert words[-1] in done.err
     assert done.out == ""
+
+
+@pytest.mark.parametrize("wait", ["nan", "inf", "-1", "0", "1e400", "99999999999"])
+@pytest.mark.parametrize("command", ["checkpoint", "takeover"])
+def test_a_wait_that_is_none_is_usage(
+    command: str, wait: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """No number that a socket cannot wait for gets as far as the socket."""
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--socket", str(tmp_path / "none.sock"), f"--timeout={wait}"])
+    assert ended.value.code == ExitCode.USAGE
+    assert f"{wait!r} is not a number of seconds above 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--world", "--data", "--tensor", "--pipeline"])
+def test_sizes_of_a_run_are_whole_numbers(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message says what is wrong in words."""
+    with pytest.raises(SystemExit) as ended:
+        main(["restore", option, "0"])
+    assert ended.value.code == ExitCode.USAGE
+    assert f"argument {option}: '0' is not a whole number from 1" in capsys.readouterr().err
 
 
 def test_version(place: Place) -> None:

@@ -323,6 +323,7 @@ def process(*words: object, program: tuple[str, ...] = ("-m", "outlast")) -> Out
     [
         (("--type", "a10o"), "did you mean a10"),
         (("--count", "0"), "give 1 to 1000 instances"),
+        (("--count", "some"), "give 1 to 1000 instances"),
         (("--days", "91"), "give 0 to 90 days"),
         (("--timeout", "nan"), "give 0.1 to 600 seconds"),
         (("--json", "--csv"), "not allowed with"),
