@@ -25,12 +25,16 @@ class Operator:
             return next(iter(self._desks.values()))
         if not isinstance(name, str) or name not in self._desks:
             known = ", ".join(sorted(self._desks))
-            raise RequestError(f"which job? This node has: {known}. Say it with --job NAME")
+            asked = "which job?" if name is None else f"there is no job {name} here."
+            raise RequestError(f"{asked} This node has: {known}. Say it with --job NAME")
         return self._desks[name]
 
     async def checkpoint(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """One checkpoint now; answers when it is committed, or why it is not."""
         job = self._desk(request).job
+        role = job.state.role
+        if role is not Role.PRIMARY:  # ranks that are parked, or on their way out, would never answer
+            raise RequestError(f"this node is {role.value} of job {job.name}: nothing is trained here")
         outcome = await job.ask_checkpoint("an operator asked")
         if isinstance(outcome, str):
             raise RequestError(f"no checkpoint of job {job.name}: {outcome}")

@@ -38,7 +38,8 @@ def node_status(name: str, watcher: Watcher | None, board: Board, clock: Clock) 
 
 def _watch(watcher: Watcher | None, clock: Clock) -> dict[str, Any]:
     if watcher is None:
-        return {"name": "none", "state": "off"}
+        where = dict.fromkeys(("seen_s_ago", "region", "zone", "instance_type", "spot"))
+        return {"name": "none", "state": "off", "because": "", **where}
     who = watcher.identity
     seen = watcher.seen_at
     state = "blind" if watcher.blind else "asking" if seen is None else "ok"

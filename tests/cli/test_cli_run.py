@@ -82,6 +82,8 @@ def test_status_is_a_stable_object(place: Place) -> None:
     status = place.outlast("status", "--json")
     assert status.code == ExitCode.DONE
     assert set(status.json) == {"format", "node", "version", "provider", "notices", "history", "room", "jobs"}
+    told = {"name", "state", "because", "seen_s_ago", "region", "zone", "instance_type", "spot"}
+    assert set(status.json["provider"]) == told
     (job,) = status.json["jobs"]
     assert {"name", "role", "epoch", "because", "trainer", "flush", "held", "newest", "peer"} <= set(job)
     assert {"next_checkpoint_s", "taken_now", "plan"} <= set(job)
