@@ -304,9 +304,10 @@ class Errands:
 
     async def _arrived(self, place: Place, shipped: Shipped) -> None:
         """The peer has committed it: what was measured on the way counts from now on."""
+        rate = None if self._job.bulk_was_paused(shipped.seconds) else shipped.bytes_s
+        self._job.ship_bytes_s = rate or self._job.ship_bytes_s
         if shipped.waiting:
             self._record.event("part_at_peer", self._job.name, place.flush_id, tag=place.tag, step=place.step)
-            self._job.ship_bytes_s = shipped.bytes_s or self._job.ship_bytes_s
             self.shipped.arrived(shipped.bytes_sent, shipped.seconds)
             self._wait_for(place, shipped.waiting)
             return
@@ -314,19 +315,19 @@ class Errands:
             await asyncio.to_thread(parts.note_whole, self._job.checkpoints, place)
         self._at_peer, self.waiting = place, ()
         self._failures, self._because, self._retry_at = 0, "", 0.0
-        if not self._job.bulk_was_paused(shipped.seconds):
-            self._job.ship_bytes_s = shipped.bytes_s or self._job.ship_bytes_s
         self.shipped.arrived(shipped.bytes_sent, shipped.seconds)
-        self._note_verified(place, shipped)
+        self._note_verified(place, shipped, rate)
         await self._prune(place.order)
 
-    def _note_verified(self, place: Place, shipped: Shipped) -> None:
+    def _note_verified(self, place: Place, shipped: Shipped, rate: float | None) -> None:
+        """``rate`` None: it was not measured, and the history, which later lives reckon with, says so."""
         job, peer = self._job, self._peer.name if self._peer else ""
         sent, seconds = shipped.bytes_sent, shipped.seconds
         figures, told = {"bytes": sent, "seconds": seconds}, {"tag": place.tag, "step": place.step}
         sending = {"sending_s": shipped.sending_s}
         self._record.event("verified", job.name, place.flush_id, **told, **figures, **sending)
-        self._record.ship(job.name, place.epoch, place.tag, peer, "verified", **figures)
+        way = {"bytes": sent, "seconds": sent / rate if rate else 0.0}
+        self._record.ship(job.name, place.epoch, place.tag, peer, "verified", **way)
         log.info("verified_at_peer", job=job.name, tag=place.tag, bytes=sent, seconds=round(seconds, 3))
 
     async def stored(self) -> None:

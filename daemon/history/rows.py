@@ -172,7 +172,10 @@ class FlushRow:
 
 @dataclass(frozen=True, slots=True)
 class ShipRow:
-    """One transfer of one checkpoint to one peer, its latest attempt. ``bytes`` were really sent."""
+    """One transfer of one checkpoint to one peer, its latest attempt. ``bytes`` were really sent.
+
+    ``seconds`` is what they take on the way; 0 where that was not measured, as for those of an early start.
+    """
 
     job: str
     epoch: int

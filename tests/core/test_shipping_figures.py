@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
 from tests.core.conftest import until
 
 from outlast.daemon.checkpoint.destinations import Shipped
 from outlast.daemon.core.facts import Place
 from outlast.daemon.core.status import job_status
+from outlast.daemon.history.db import History
 from outlast.daemon.ship.link import PeerState
+from outlast.providers.base import SystemClock
 
 if TYPE_CHECKING:
     from tests.core.conftest import Ground, Life
@@ -19,14 +24,17 @@ if TYPE_CHECKING:
     from outlast.wire.store import Committed
 
 
+MIB = 1024 * 1024
+
+
 class Taker:
     """A peer that takes everything and lacks ``lacks`` bytes of it, once it ``may`` answer."""
 
     name = "there:22"
     streams = False
 
-    def __init__(self, lacks: int) -> None:
-        self.lacks = lacks
+    def __init__(self, lacks: int, early: int = 0) -> None:
+        self.lacks, self.early = lacks, early
         self.may = asyncio.Event()
         self.may.set()
         self.state = PeerState(False, "away", None, 0, 0.0)
@@ -34,7 +42,15 @@ class Taker:
     async def ship(self, committed: Committed, _progress: object) -> Shipped:
         """As Peer.ship."""
         await self.may.wait()
-        return Shipped(self.lacks, committed.manifest.total_bytes, 1.0)
+        return Shipped(self.lacks, committed.manifest.total_bytes, 0.5, self.early)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    """An empty one, on the disk."""
+    made = History.open(tmp_path / "h.sqlite3", SystemClock())
+    yield made
+    made.close()
 
 
 def has_peer(life: Life, taker: Taker) -> Errands:
@@ -63,7 +79,7 @@ async def test_the_rest_of_an_earlier_life_is_no_measure(ground: Ground) -> None
         errands = has_peer(life, Taker(100))
         await errands.ship(old)
         reckoned = job_status(life.job, errands, parked=0)["peer"]["next"]
-        assert (reckoned["bytes"], reckoned["bytes_per_s"]) == (old.size, 100.0)
+        assert (reckoned["bytes"], reckoned["bytes_per_s"]) == (old.size, 200.0)
         async with ground.trainer(ground.script()):
             await errands.ship(await committed(life))
         assert job_status(life.job, errands, parked=0)["peer"]["next"]["bytes"] == 100
@@ -82,3 +98,29 @@ async def test_a_transfer_that_begins_has_everything_before_it(ground: Ground) -
             await asyncio.sleep(0)
             assert errands.unsent == place.size
             taker.may.set()
+
+
+@pytest.mark.blocking  # the record is written at once
+@pytest.mark.parametrize(
+    ("early", "paused", "measured"),
+    [(0, False, 200 * MIB), (60 * MIB, False, 80 * MIB), (99 * MIB, False, None), (0, True, None)],
+)
+async def test_the_next_life_reckons_with_the_same_rate(
+    ground: Ground,
+    history: History,
+    monkeypatch: pytest.MonkeyPatch,
+    early: int,
+    *,
+    paused: bool,
+    measured: float | None,
+) -> None:
+    """What went during the save is not counted as if it had taken the seconds after it; nor is a pause."""
+    async with ground.life() as life, ground.trainer(ground.script()):
+        errands = has_peer(life, Taker(100 * MIB, early))
+        place = await committed(life)
+        if paused:
+            life.job._quiet.ask("a rank", 60.0, life.clock.monotonic())
+        with monkeypatch.context() as patch:
+            patch.setattr(life.record, "ship", history.ship_event)
+            await errands.ship(place)
+    assert (life.job.ship_bytes_s, history.measured("tune").ship_bytes_s) == (measured, measured)
