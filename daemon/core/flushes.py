@@ -62,6 +62,7 @@ class Flushes:
         self._wishes: list[Wish] = []
         self._answered: list[str] = []
         self._later: deque[FlushFact] = deque()
+        self._adopted = ""
         self._held_at: int | None = None
 
     # ---- wishes
@@ -163,7 +164,8 @@ class Flushes:
             self.newest = place
             self.commits.note(place)
             self._held_at = place.step if flush.hold and flush.cause is Cause.NODE else None
-            self.flush_s = self._clock.monotonic() - flush.asked_at
+            if flush.id != self._adopted:  # when that was asked for is not known
+                self.flush_s = self._clock.monotonic() - flush.asked_at
             stall = self.ranks.stall_s(flush.id)
             self._stalls.extend([] if stall is None else [stall])
         self.ranks.forget(flush.id)
@@ -210,6 +212,7 @@ class Flushes:
         hold = cause is not Cause.INTERVAL
         self.held_for = saved.id if cause is Cause.NOTICE else self.held_for
         self.flush = FlushFact(saved.id, cause, now, now + PATIENCE_S, hold, agreed=saved.step)
+        self._adopted = saved.id
         log.info("flush_adopted", job=self.name, flush=saved.id, tag=saved.tag)
 
     @property

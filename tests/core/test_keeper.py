@@ -209,6 +209,7 @@ async def test_a_save_of_an_earlier_life_is_adopted(ground: Ground) -> None:
             committed = await second.record.until("committed")
             assert committed["episode"] == agreed["episode"]
             assert committed["step"] == agreed["step"]
+            assert second.job.flush_s is None  # the commit alone is no measure of a flush
             await trains(*ranks)
             assert all(rank.epoch == 1 for rank in ranks)
     found = await newest(second.checkpoints)
