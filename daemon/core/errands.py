@@ -106,8 +106,15 @@ class Errands:
         newest = Place(*seen.newest) if seen.newest else None
         if self._at_peer and (newest is None or newest.order < self._at_peer.order):
             newest = self._at_peer
-        because = self._because or seen.because
+        because = (self._because if self._owes(newest) else "") or seen.because
         return PeerFact(seen.reachable, because, newest, seen.fence, self._next_try(), self.waiting)
+
+    def _owes(self, there: Place | None) -> bool:
+        """The peer is to get something from here yet; else what failed before does not matter any more."""
+        job = self._job
+        if job.state.role is not Role.PRIMARY or job.newest is None:
+            return False
+        return job.notice is not None or there is None or there.order < job.newest.order
 
     def _next_try(self) -> float:
         """A wait that began before the notice is cut to the shortest one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,7 +12,7 @@ import pytest
 from tests.core.conftest import until
 
 from outlast.daemon.checkpoint.destinations import Shipped
-from outlast.daemon.core.facts import Place
+from outlast.daemon.core.facts import Place, Role
 from outlast.daemon.core.status import job_status
 from outlast.daemon.history.db import History
 from outlast.daemon.ship.link import PeerState
@@ -124,3 +125,19 @@ async def test_the_next_life_reckons_with_the_same_rate(
             patch.setattr(life.record, "ship", history.ship_event)
             await errands.ship(place)
     assert (life.job.ship_bytes_s, history.measured("tune").ship_bytes_s) == (measured, measured)
+
+
+async def test_a_failure_that_is_made_good_is_no_trouble(ground: Ground) -> None:
+    """Refused once, then taken elsewhere or by a later way: the status has nothing to say of it."""
+    async with ground.life() as life, ground.trainer(ground.script()):
+        taker = Taker(100)
+        errands = has_peer(life, taker)
+        place = await committed(life)
+        errands._back_off("the disk there is full")
+        assert job_status(life.job, errands, parked=0)["peer"]["because"] == "the disk there is full"
+        newest = (place.epoch, place.tag, place.step)
+        taker.state = replace(taker.state, reachable=True, because="", newest=newest)
+        assert job_status(life.job, errands, parked=0)["peer"]["because"] == ""
+        taker.state = replace(taker.state, newest=None)
+        life.job.state = replace(life.job.state, role=Role.FENCED)
+        assert job_status(life.job, errands, parked=0)["destinations"][0]["because"] == ""
