@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 
@@ -135,6 +136,7 @@ def _once(jobs: list[tuple[Loc, Data]], key: str, message: Callable[[str], str])
         value = job.get(key)
         if not isinstance(value, str):
             continue
-        if value in seen:
+        same = os.path.normpath(value) if value.startswith("/") else value.rstrip("/")
+        if same in seen:
             yield Fault((*loc, key), message(shown(value, 120)))
-        seen.add(value)
+        seen.add(same)
