@@ -123,7 +123,10 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
         "--channels", type=quantities.whole, default=8, metavar="N", help="as configured (default 8)"
     )
     machine.add_argument(
-        "--cores", type=quantities.whole, metavar="N", help="cores that may encrypt, 185 MB/s each"
+        "--cores",
+        type=quantities.whole,
+        metavar="N",
+        help="cores of one node that may encrypt, 185 MB/s each",
     )
 
 

@@ -39,8 +39,8 @@ DETECT_S = 1.0
 class Setup:
     """A job to be. ``parameters`` are the trained ones; ``link_bytes_s`` is nominal, of all nodes together.
 
-    ``disk_bytes_s`` is one node's. ``rtt_s``, ``cores`` (that may encrypt): None sets no bound.
-    ``hazard_per_hour``: None for the prior.
+    ``disk_bytes_s``, ``channels`` and ``cores`` (that may encrypt) are one node's. ``rtt_s``, ``cores``: None
+    sets no bound. ``hazard_per_hour``: None for the prior.
     """
 
     parameters: float
@@ -108,9 +108,9 @@ def figures(setup: Setup) -> Figures:
 
 
 def _rate(setup: Setup) -> tuple[float, str]:
-    """Bytes a second that arrive, and what sets the limit."""
-    disk = (setup.disk_bytes_s * setup.writers, "the disk")
-    return min(disk, rate(setup.link_bytes_s, setup.rtt_s, setup.channels, setup.cores))
+    """Bytes a second that arrive, and what sets the limit. Each node sends its part over its own sessions."""
+    each, limit = rate(setup.link_bytes_s / setup.writers, setup.rtt_s, setup.channels, setup.cores)
+    return min((setup.disk_bytes_s * setup.writers, "the disk"), (each * setup.writers, limit))
 
 
 def rate(link_bytes_s: float, rtt_s: float | None, channels: int, cores: int | None) -> tuple[float, str]:

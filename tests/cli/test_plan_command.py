@@ -110,6 +110,15 @@ def test_what_limits_the_transfer_is_named(capsys: pytest.CaptureFixture[str]) -
     assert (body["limited_by"], body["bytes_per_s"]) == ("encryption on 2 cores", 370_000_000)
 
 
+def test_each_node_sends_its_part_over_sessions_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """Four nodes at a distance send four times as much as one, until the link they share is full."""
+    many = ["plan", "--model-params", "70e9", "--zero", "3", "--rtt", "70ms", "--disk", "10GB/s"]
+    one, four = (told(capsys, *many, "--bandwidth", "100G", "--gpus", gpus) for gpus in ("8", "32"))
+    assert (one["nodes"], four["nodes"]) == (1, 4)
+    assert four["bytes_per_s"] == pytest.approx(4 * one["bytes_per_s"], abs=4)
+    assert told(capsys, *many, "--bandwidth", "4G", "--gpus", "32")["limited_by"] == "the link"
+
+
 @pytest.mark.parametrize("rtt_s", [0.0, 0.0001, 0.01, 0.0301, 0.07, 0.3])
 @pytest.mark.parametrize("channels", [1, 4, 8, 16])
 def test_as_many_sessions_on_paper_as_are_opened(rtt_s: float, channels: int) -> None:
