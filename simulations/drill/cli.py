@@ -121,6 +121,9 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return ExitCode.FAILED
+    if args.keep is not None and (because := _unusable(args.keep)):
+        print(f"outlast drill: cannot keep logs in {args.keep}: {because}", file=sys.stderr)
+        return ExitCode.FAILED
     outcome = asyncio.run(_until_signalled(_drill(args, notice_at)))
     if outcome is None:
         with suppress(OSError):  # it may be the terminal that went away
@@ -129,6 +132,15 @@ def run(args: argparse.Namespace) -> int:
     color = sys.stdout.isatty() and not args.no_color and not os.environ.get("NO_COLOR")
     print(json.dumps(body(outcome)) if args.json else text(outcome, color=color))
     return ExitCode.DONE if outcome.ok else ExitCode.FAILED
+
+
+def _unusable(folder: Path) -> str | None:
+    """Why nothing can be written there, before a drill was played for it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        return exc.strerror or str(exc)
+    return None if os.access(folder, os.W_OK | os.X_OK) else "it is not writable"
 
 
 async def _until_signalled(drill: Coroutine[object, object, Outcome]) -> Outcome | None:

@@ -162,8 +162,7 @@ class Sandbox:
                 await child.wait()
         await asyncio.to_thread(reap.reap, killed - {child.pid for child in self.children})
         await asyncio.to_thread(reap.sweep_buffers, self._buffers)
-        if self._keep is not None:
-            await asyncio.to_thread(_keep, self.folder, self._keep)
+        unkept = await asyncio.to_thread(_kept, self.folder, self._keep) if self._keep is not None else ""
         await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
         if self._guardian is not None:
             await _dismiss(self._guardian)
@@ -172,6 +171,8 @@ class Sandbox:
         _adopt_orphans(self.id, False)
         if left:
             raise DrillError(f"processes {sorted(left)} of the drill could not be ended: kill them by hand")
+        if unkept:
+            raise DrillError(unkept)
 
     async def _start_guardian(self) -> asyncio.subprocess.Process:
         # Without the mark: end_all must not end it. In a session of its own: Ctrl-C must not either.
@@ -221,6 +222,15 @@ def _adopt_orphans(sandbox: str, on: bool) -> None:
     else:
         _adopting.discard(sandbox)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(bool(_adopting)), 0, 0, 0)
+
+
+def _kept(folder: Path, target: Path) -> str:
+    """An empty text, or why not all could be kept."""
+    try:
+        _keep(folder, target)
+    except (OSError, shutil.Error) as exc:
+        return f"logs and histories cannot be kept in {target}: {exc}"
+    return ""
 
 
 def _keep(folder: Path, target: Path) -> None:

@@ -197,6 +197,15 @@ def test_wrong_usage_is_said(words: list[str], because: str, capsys: pytest.Capt
     assert because in capsys.readouterr().err
 
 
+def test_a_folder_that_cannot_be_had_is_told_before_the_drill(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Nothing is played whose logs are lost."""
+    (tmp_path / "file").touch()
+    assert main(["drill", "--size", "1MB", "--keep", str(tmp_path / "file/kept")]) == 1
+    assert "cannot keep logs in" in capsys.readouterr().err
+
+
 def test_drill_out_of_time_fails_with_the_reason(folder: Path) -> None:
     """A drill that takes too long ends with status 1, says what it waited for, and keeps its logs."""
     kept = folder / "kept"

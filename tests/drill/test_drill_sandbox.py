@@ -154,6 +154,16 @@ async def test_kept_files_hold_logs_and_no_key(tmp_path: Path) -> None:
     ]
 
 
+async def test_what_cannot_be_kept_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The folder of the drill goes all the same, and the reason is told."""
+    target = tmp_path / "kept"
+    await asyncio.to_thread(target.touch)
+    with pytest.raises(DrillError, match=f"cannot be kept in {target}"):
+        async with Sandbox(SystemClock(), keep=target) as box:
+            await asyncio.to_thread(_write, box.folder)
+    assert not await asyncio.to_thread(box.folder.exists)
+
+
 def _names(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
