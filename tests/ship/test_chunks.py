@@ -12,7 +12,7 @@ from tests.ship.deliver import NOTHING, chunk_of, deliver, offer, put
 
 from outlast.daemon.ship.arrival import SenderGoneError
 from outlast.daemon.ship.landing import Landing
-from outlast.daemon.ship.protocol import Chunk, Commit, Digests
+from outlast.daemon.ship.protocol import Chunk, Commit, Digests, Offer
 from outlast.daemon.ship.words import RefusedError
 from outlast.providers.base import SystemClock
 from outlast.simulations.saved import committed
@@ -176,3 +176,21 @@ def test_a_kill_between_other_bytes_and_their_note_is_not_believed(
     put(landing, item, entry, [1])
     landing.answer(Commit(1, item.tag), NOTHING)
     assert verify(replicas / "epoch-1" / item.tag) == []
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_file_that_was_linked_from_an_older_replica_is_never_written_to(
+    landing: Landing, replicas: Path, tmp_path: Path, early: bool
+) -> None:
+    """A tag is saved anew after a cut transfer, and a file that was as in the replica before no longer is."""
+    old = committed(tmp_path / "store", 100, shard_bytes=CHUNK)
+    deliver(landing, old)
+    linked = old.manifest.files[0]
+    first = replace(old.manifest, tag="global_step200", step=200, files=(linked,))
+    landing.answer(Offer(first), NOTHING)
+    anew = committed(tmp_path / "anew", 200, shard_bytes=2 * CHUNK)
+    if early:
+        put(landing, anew, anew.manifest.files[0], [0])
+    deliver(landing, anew)
+    assert verify(replicas / "epoch-1" / old.tag) == []
+    assert verify(replicas / "epoch-1" / anew.tag) == []
