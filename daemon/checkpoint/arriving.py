@@ -107,6 +107,7 @@ def _copy(source: Path, staging: Path, entry: FileEntry) -> None:
     path = staging / entry.path
     part = path.with_name(path.name + PART_SUFFIX)
     path.parent.mkdir(parents=True, exist_ok=True)
+    forget_notes(staging, entry)
     shutil.copyfile(source / entry.path, part, follow_symlinks=False)
     fsync(part)
     part.replace(path)
@@ -143,9 +144,17 @@ def _missing(stores: Sequence[Path], staging: Path, manifest: Manifest) -> list[
     _link_known(stores, staging, manifest.files)
     bad = side_by_side(lambda entry: check_file(staging, entry), manifest.files)
     missing = [entry for entry, what in zip(manifest.files, bad, strict=True) if what]
-    for entry in missing:  # it may be a link to another checkpoint's file: never written to in place
-        (staging / entry.path).unlink(missing_ok=True)
+    for entry in missing:
+        if os.path.lexists(staging / entry.path):
+            forget_notes(staging, entry)
+            # It may be a link to another checkpoint's file: never written to in place.
+            (staging / entry.path).unlink()
     return missing
+
+
+def forget_notes(staging: Path, entry: FileEntry) -> None:
+    """Before bytes that chunks have brought go: notes of them would be believed of what comes next."""
+    (staging.with_name(staging.name + SHEETS_SUFFIX) / entry.path).unlink(missing_ok=True)
 
 
 def _link_known(stores: Sequence[Path], staging: Path, files: Sequence[FileEntry]) -> None:

@@ -7,9 +7,8 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from outlast.daemon.checkpoint.arriving import land
+from outlast.daemon.checkpoint.arriving import forget_notes, land
 from outlast.daemon.checkpoint.destinations import DAMAGED, Progress, Refused
-from outlast.daemon.checkpoint.place import SHEETS_SUFFIX
 from outlast.daemon.store.receiving import receive
 from outlast.daemon.store.target import Target
 from outlast.daemon.store.together import each
@@ -67,5 +66,5 @@ def _open(staging: Path, entry: FileEntry) -> int:
     """The empty part. Chunks that a peer has brought of it are gone with that: their notes go first."""
     part = staging / (entry.path + PART_SUFFIX)
     part.parent.mkdir(parents=True, exist_ok=True)
-    (staging.with_name(staging.name + SHEETS_SUFFIX) / entry.path).unlink(missing_ok=True)
+    forget_notes(staging, entry)
     return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
