@@ -9,7 +9,15 @@ from outlast.daemon.checkpoint.locks import try_lock
 from outlast.daemon.checkpoint.place import Step, entries, fsync_folders, no_step, write_atomically
 from outlast.daemon.checkpoint.recovery import COMMIT_LOCK
 from outlast.wire.fit import is_universal
-from outlast.wire.manifest import MANIFEST_NAME, PART_SUFFIX, Manifest, ManifestError, check_name, check_path
+from outlast.wire.manifest import (
+    MANIFEST_NAME,
+    PART_SUFFIX,
+    Manifest,
+    ManifestError,
+    check_name,
+    check_path,
+    parse,
+)
 from outlast.wire.store import Committed, epochs, scan_epoch, walk
 
 SUFFIX = "_universal"
@@ -36,10 +44,19 @@ def adopt(folder: Path, created: float, *, step: Step = no_step) -> Committed:
     if not files or not all(sizes.values()):
         raise AdoptError(f"{folder} holds no files, or empty ones: run ds_to_universal.py again")
     manifest = replace(source.manifest, tag=folder.name, reason="universal", created=created, files=files)
+    _check_readable(folder, manifest)
     if not is_universal(manifest):
         raise AdoptError(f"{folder} is no universal checkpoint: it has no zero/<parameter>/fp32.pt")
     _write(folder, manifest, step)
     return Committed(folder.parent, folder.name, manifest)
+
+
+def _check_readable(folder: Path, manifest: Manifest) -> None:
+    """Nothing is called committed whose manifest nobody would take: of too many files, say."""
+    try:
+        parse(manifest.to_bytes())
+    except ManifestError as exc:
+        raise AdoptError(f"{folder} cannot be committed, it has {len(manifest.files)} files: {exc}") from exc
 
 
 def _source(folder: Path) -> Committed:

@@ -31,6 +31,7 @@ from outlast.wire.manifest import (
     Part,
     check_name,
     check_path,
+    parse,
 )
 from outlast.wire.messages import Layout
 from outlast.wire.store import Committed, committed_at, epoch_folder, verify, walk
@@ -101,10 +102,20 @@ def _commit(partial: Path, final: Path, order: CommitOrder, created: float, step
         files=files,
         part=order.part,
     )
-    write_atomically(partial / MANIFEST_NAME, manifest.to_bytes(), step)
+    write_atomically(partial / MANIFEST_NAME, _readable(manifest), step)
     step("manifest named")
     put_in_place(partial, final, step, latest=order.part is None)
     return Committed(final.parent, final.name, manifest)
+
+
+def _readable(manifest: Manifest) -> bytes:
+    """The manifest's bytes, once it is seen that who reads them takes them: not with too many files."""
+    data = manifest.to_bytes()
+    try:
+        parse(data)
+    except ManifestError as exc:
+        raise CommitError(f"{manifest.tag} could not be committed: {exc}") from exc
+    return data
 
 
 def _checked(order: CommitOrder) -> str:

@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from outlast.daemon.checkpoint.adopting import AdoptError, adopt
 from outlast.daemon.checkpoint.commit import CommitError, commit, prune, recover, sweep
 from outlast.simulations.saved import committed, order, save_tag
+from outlast.wire import manifest
 from outlast.wire.messages import Layout
 from outlast.wire.store import newest_whole, scan, verify
 
@@ -113,6 +116,39 @@ def test_nothing_saved_and_bad_names_are_told(tmp_path: Path) -> None:
         commit(tmp_path, order(200), 1.0)
     with pytest.raises(CommitError, match="not a name"):
         commit(tmp_path, order(200, job="../x"), 1.0)
+
+
+@pytest.mark.parametrize("what", ["files", "tensor", "flush_id"])
+def test_what_no_reader_would_take_is_not_called_committed(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More files than a manifest may name, or what a trainer said that cannot stand in one."""
+    save_tag(tmp_path / "epoch-1" / "global_step200.partial")
+    wanted = order(200)
+    if what == "files":
+        monkeypatch.setattr(manifest, "MAX_FILES", 3)
+    elif what == "flush_id":
+        wanted = replace(wanted, flush_id="f" * 5000)
+    else:
+        wanted = replace(wanted, layout=replace(wanted.layout, tensor=0))
+    with pytest.raises(CommitError, match=what):
+        commit(tmp_path, wanted, 1.0)
+    assert scan(tmp_path) == []
+
+
+def test_a_universal_checkpoint_of_too_many_files_is_not_called_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The converter makes three files a parameter, which for many experts are more than a manifest names."""
+    item = committed(tmp_path, 200)
+    folder = item.folder / f"{item.tag}_universal"
+    for number in range(8):
+        (folder / "zero" / str(number)).mkdir(parents=True)
+        (folder / "zero" / str(number) / "fp32.pt").write_bytes(b"x")
+    monkeypatch.setattr(manifest, "MAX_FILES", 7)
+    with pytest.raises(AdoptError, match="has 8 files"):
+        adopt(folder, 1.0)
+    assert not (folder / manifest.MANIFEST_NAME).exists()
 
 
 def test_retention_keeps_the_newest_two_and_all_that_no_peer_has(tmp_path: Path) -> None:
