@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from outlast.daemon.checkpoint.arriving import CannotLand
 from outlast.daemon.checkpoint.destinations import IO, Progress, Refused, Shipped, Unreachable
 from outlast.daemon.store import download, listing
+from outlast.daemon.store.apart import apart
 from outlast.daemon.store.durable import check_folder
 from outlast.daemon.store.prune import prune
 from outlast.daemon.store.target import StoreSettings, StoreUnusable, Target, open_target
@@ -24,6 +25,8 @@ __all__ = ["StoreDestination", "StoreSettings", "StoreState"]
 T = TypeVar("T")
 # A store that answered is asked again this often whether it still does; one that did not, sooner.
 _LOOK_S = 300.0
+# A folder that is there says so at once, unless its server is gone.
+_REACH_S = 8.0
 _BACKOFF_S = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
 
 
@@ -51,6 +54,7 @@ class StoreDestination:
         self._job = job
         self._clock = clock
         self._target: Target | None = None
+        self._looking: asyncio.Future[Target] | None = None
         self._busy: str | None = None
         self.state = StoreState(None, "not tried yet", None, clock.monotonic())
         self.on_change: Callable[[StoreState], None] | None = None
@@ -150,8 +154,7 @@ class StoreDestination:
     async def _asking(self, work: Callable[[Target], Coroutine[Any, Any, T]]) -> T:
         """Do ``work``; what it says of the store's health is heard."""
         try:
-            target = await self._open()
-            await asyncio.to_thread(check_folder, target)
+            target = await self._reach()
             result = await work(target)
         except Unreachable as exc:
             self._heard(reachable=False, because=str(exc))
@@ -164,12 +167,22 @@ class StoreDestination:
         self._heard(reachable=True, because="")
         return result
 
-    async def _open(self) -> Target:
-        if self._target is None:
-            try:
-                self._target = await asyncio.to_thread(open_target, self.settings, self._job)
-            except StoreUnusable as exc:
-                raise Refused(IO, str(exc)) from None
+    async def _reach(self) -> Target:
+        """The store, if it is there. All who ask wait for one look: a dead mount holds one thread."""
+        if self._looking is None or self._looking.done():
+            self._looking = apart(self._look)
+        try:
+            async with asyncio.timeout(_REACH_S):
+                return await asyncio.shield(self._looking)
+        except TimeoutError:
+            raise Unreachable(f"{self.name} has not answered for {_REACH_S:g} s: is it mounted?") from None
+
+    def _look(self) -> Target:
+        try:
+            self._target = self._target or open_target(self.settings, self._job)
+        except StoreUnusable as exc:
+            raise Refused(IO, str(exc)) from None
+        check_folder(self._target)
         return self._target
 
     def _note_newest(self, place: tuple[int, str, int]) -> None:
