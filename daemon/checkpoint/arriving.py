@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from outlast.daemon.checkpoint.destinations import DAMAGED, IO, NO_SPACE, Progress, Refused
+from outlast.daemon.checkpoint.destinations import DAMAGED, IO, NO_SPACE, TAKEN, Progress, Refused
 from outlast.daemon.checkpoint.locks import try_lock
 from outlast.daemon.checkpoint.place import (
     SHEETS_SUFFIX,
@@ -131,8 +131,13 @@ def _counter(
 
 
 def _already(final: Path, manifest: Manifest) -> Committed | None:
-    """The same checkpoint, if it is here and whole: one with a damaged file is brought anew."""
+    """The same checkpoint, if it is here and whole: one with a damaged file is brought anew.
+
+    Raises CannotLand where another job's has that name: it would be set aside, and its job would miss it.
+    """
     found = committed_at(final, manifest.epoch)
+    if found is not None and found.manifest.job != manifest.job:
+        raise CannotLand(TAKEN, f"{final} is a checkpoint of job {found.manifest.job}: take another folder")
     if found is None or found.manifest != manifest:
         return None
     broken = any(side_by_side(lambda entry: check_file(final, entry), manifest.files))

@@ -62,13 +62,14 @@ class Search:
     sources: Sequence[Source] = ()
     look_s: float = LOOK_S
     at_home: bool = True  # whether what is on this node counts
+    guest: str = ""  # the first of ``stores`` is not the job's own: what counts there is of this job alone
     on_fetch: Callable[[Candidate], None] = field(default=lambda _candidate: None)
 
     async def look(self, *, elsewhere: bool = True) -> Seen:
         """Ask all places at once; one that fails or takes too long is silent, with a reason."""
         sources = self.sources if elsewhere else ()
         asked = asyncio.gather(*(self._ask(number, one) for number, one in enumerate(sources)))
-        local = asyncio.to_thread(here, self.stores if self.at_home else ())
+        local = asyncio.to_thread(here, self.stores if self.at_home else (), self.guest)
         found, told = await asyncio.gather(local, asked)
         found += [one for answer in told if isinstance(answer, list) for one in answer]
         return Seen(tuple(found), tuple(answer for answer in told if isinstance(answer, Silent)))
@@ -138,18 +139,23 @@ class Search:
         return await source.fetch(chosen.manifest, self.stores[0], progress, self.stores[1:])
 
 
-def here(stores: Sequence[Path]) -> list[Candidate]:
-    """The newest whole checkpoint of each store of this node, and the damaged ones above it. Reads them."""
-    return [one for near, store in enumerate(stores) for one in _newest(store, near)]
+def here(stores: Sequence[Path], guest: str = "") -> list[Candidate]:
+    """The newest whole checkpoint of each store of this node, and the damaged ones above it. Reads them.
+
+    With ``guest`` those of other jobs in the first store do not count.
+    """
+    first = [one for store in stores[:1] for one in _newest(store, 0, guest)]
+    return first + [one for near, store in enumerate(stores[1:], 1) for one in _newest(store, near)]
 
 
-def _newest(store: Path, near: int) -> list[Candidate]:
+def _newest(store: Path, near: int, guest: str = "") -> list[Candidate]:
     found: list[Candidate] = []
     whole: tuple[int, int] | None = None
     for item in scan(store):
         if whole is not None and (item.epoch, item.step) < whole:
             break
-        trouble = _trouble(item)
+        other = guest and item.manifest.job != guest
+        trouble = f"a checkpoint of job {item.manifest.job}" if other else _trouble(item)
         found.append(Candidate(str(store), near, item.manifest, trouble, item.path))
         if not trouble:
             whole = (item.epoch, item.step)

@@ -233,3 +233,17 @@ def test_into_a_folder_that_holds_the_jobs_own(stored: Place) -> None:
     item = committed(stored.folder / "ckpt", 40, job="tune")
     assert restore(stored, "--to", stored.folder).code == 0
     assert verify(stored.folder / "epoch-1" / item.tag) == []
+
+
+def test_into_a_folder_of_another_job(stored: Place) -> None:
+    """A newer checkpoint of that job is not this one's newest, and one of the same name stays as it is."""
+    committed(stored.folder / "nfs/tune", 30, job="tune")
+    other = committed(stored.folder / "theirs", 90, job="other")
+    done = restore(stored, "--to", stored.folder / "theirs")
+    assert done.code == 0
+    assert "not usable: a checkpoint of job other" in done.out
+    assert f"{stored.folder}/theirs/epoch-1/global_step30" in done.out
+    same = committed(stored.folder / "last", 30, job="other")
+    refused = restore(stored, "--to", stored.folder / "last")
+    assert (refused.code, "is a checkpoint of job other" in refused.err) == (ExitCode.FAILED, True)
+    assert [verify(item.path) for item in (other, same)] == [[], []]
