@@ -54,7 +54,8 @@ async def restore(job: JobSettings, wish: Wish) -> Outcome:
     async with _sources(job, wish.origin) as sources:
         at_home = wish.origin in (None, LOCAL)
         stores = tuple(dict.fromkeys((into, *own)))
-        search = Search(stores, sources, at_home=at_home, guest=job.name if into not in own else "")
+        guest = job.name if into not in own else ""
+        search = Search(stores, sources, at_home=at_home, guest=guest, nodes=len(job.nodes) or 1)
         kinds = [(str(store), LOCAL) for store in stores if at_home]
         places = (*kinds, *((source.name, source.kind) for source in sources))
         settled = await _settled(search, wish)

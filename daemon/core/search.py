@@ -15,6 +15,7 @@ from outlast.daemon.checkpoint.choosing import Candidate, Decision, Go, Silent, 
 from outlast.daemon.checkpoint.destinations import Progress, Refused, Unreachable
 from outlast.daemon.core.sources import Source
 from outlast.wire.fit import World
+from outlast.wire.shards import state_name
 from outlast.wire.store import Committed, proven, scan, verify
 
 log = structlog.get_logger("outlast.restore")
@@ -63,13 +64,14 @@ class Search:
     look_s: float = LOOK_S
     at_home: bool = True  # whether what is on this node counts
     guest: str = ""  # the first of ``stores`` is not the job's own: what counts there is of this job alone
+    nodes: int = 1  # how many the job spans: parts of checkpoints of so many are of use
     on_fetch: Callable[[Candidate], None] = field(default=lambda _candidate: None)
 
-    async def look(self, *, elsewhere: bool = True) -> Seen:
+    async def look(self, *, elsewhere: bool = True, ranks: Sequence[int] = ()) -> Seen:
         """Ask all places at once; one that fails or takes too long is silent, with a reason."""
         sources = self.sources if elsewhere else ()
         asked = asyncio.gather(*(self._ask(number, one) for number, one in enumerate(sources)))
-        local = asyncio.to_thread(here, self.stores if self.at_home else (), self.guest)
+        local = asyncio.to_thread(self._here, ranks)
         found, told = await asyncio.gather(local, asked)
         found += [one for answer in told if isinstance(answer, list) for one in answer]
         return Seen(tuple(found), tuple(answer for answer in told if isinstance(answer, Silent)))
@@ -80,16 +82,18 @@ class Search:
         limit: int | None = None,
         *,
         elsewhere: bool = True,
+        ranks: Sequence[int] = (),
         stop: Callable[[], bool] = lambda: False,
         strict: bool = False,
         progress: Progress | None = None,
     ) -> Settled | None:
         """Decide, and have what was decided on in the first of ``stores`` unless it is in one of them.
 
-        None once ``stop`` says that it is no longer wanted. With ``strict`` a place that falls silent in the
+        ``ranks``: those of this node, as far as they are known. None once ``stop`` says that it is no longer
+        wanted. With ``strict`` a place that falls silent in the
         middle of a fetch ends the search, else that place is passed over.
         """
-        seen = await self.look(elsewhere=elsewhere)
+        seen = await self.look(elsewhere=elsewhere, ranks=ranks)
         while not stop():
             decision = choose(seen.candidates, seen.silent, world, limit)
             if not isinstance(decision, Go):
@@ -138,36 +142,44 @@ class Search:
             await asyncio.sleep(pause)
         return await source.fetch(chosen.manifest, self.stores[0], progress, self.stores[1:])
 
+    def _here(self, ranks: Sequence[int]) -> list[Candidate]:
+        """The newest whole one of each store of this node, and the damaged ones above it. Reads them."""
+        stores = self.stores if self.at_home else ()
+        return [one for near, store in enumerate(stores) for one in self._newest(store, near, ranks)]
 
-def here(stores: Sequence[Path], guest: str = "") -> list[Candidate]:
-    """The newest whole checkpoint of each store of this node, and the damaged ones above it. Reads them.
+    def _newest(self, store: Path, near: int, ranks: Sequence[int]) -> list[Candidate]:
+        found: list[Candidate] = []
+        whole: tuple[int, int] | None = None
+        for item in scan(store):
+            if whole is not None and (item.epoch, item.step) < whole:
+                break
+            other = near == 0 and self.guest and item.manifest.job != self.guest
+            trouble = f"a checkpoint of job {item.manifest.job}" if other else self._trouble(item, ranks)
+            found.append(Candidate(str(store), near, item.manifest, trouble, item.path))
+            if not trouble:
+                whole = (item.epoch, item.step)
+        return found
 
-    With ``guest`` those of other jobs in the first store do not count.
-    """
-    first = [one for store in stores[:1] for one in _newest(store, 0, guest)]
-    return first + [one for near, store in enumerate(stores[1:], 1) for one in _newest(store, near)]
-
-
-def _newest(store: Path, near: int, guest: str = "") -> list[Candidate]:
-    found: list[Candidate] = []
-    whole: tuple[int, int] | None = None
-    for item in scan(store):
-        if whole is not None and (item.epoch, item.step) < whole:
-            break
-        other = guest and item.manifest.job != guest
-        trouble = f"a checkpoint of job {item.manifest.job}" if other else _trouble(item)
-        found.append(Candidate(str(store), near, item.manifest, trouble, item.path))
-        if not trouble:
-            whole = (item.epoch, item.step)
-    return found
+    def _trouble(self, item: Committed, ranks: Sequence[int]) -> str:
+        """What is wrong with a checkpoint here, or an empty text. Its files are read."""
+        if trouble := _of_no_use(item, self.nodes, ranks):
+            return trouble
+        problems = verify(item.path, parts=True)
+        return f"{problems[0].path}: {problems[0].what}" if problems else ""
 
 
-def _trouble(item: Committed) -> str:
-    """What is wrong with a checkpoint here; one of several nodes has its own part of it, once all have."""
-    if not item.whole and not proven(item):
+def _of_no_use(item: Committed, nodes: int, ranks: Sequence[int]) -> str:
+    """Why this node cannot go on from a part: it is for the ranks that saved it, once all parts are whole."""
+    part = item.manifest.part
+    if part is None:
+        return ""
+    if not proven(item):
         return "one node's part of a checkpoint that is not known to be whole"
-    problems = verify(item.path, parts=True)
-    return f"{problems[0].path}: {problems[0].what}" if problems else ""
+    if len(part.nodes) != nodes:
+        return f"the part of one of {len(part.nodes)} nodes, and the job is on {nodes} now"
+    there = {entry.path for entry in item.manifest.files}
+    lacking = [rank for rank in ranks if state_name(rank) not in there]
+    return f"one node's part, and rank {lacking[0]}, which is here now, was on another" if lacking else ""
 
 
 def _without(seen: Seen, chosen: Candidate, trouble: str) -> Seen:

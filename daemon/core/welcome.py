@@ -36,7 +36,7 @@ class Welcome:
         self._job = job
         self._stores = tuple(stores)
         self._record = record
-        self._places = Search(self._stores, on_fetch=self._fetching)
+        self._places = Search(self._stores, on_fetch=self._fetching, nodes=job.nodes)
         self._state_file: Path | None = None
         self._fence: Callable[[], int] = lambda: 0
         self._parked: set[Connection] = set()
@@ -46,7 +46,7 @@ class Welcome:
 
     def look_elsewhere(self, sources: Sequence[Source], state_file: Path, fence: Callable[[], int]) -> None:
         """From now on look at these places as well. ``fence`` gives the peer's, as far as it is known."""
-        self._places = Search(self._stores, sources, on_fetch=self._fetching)
+        self._places = Search(self._stores, sources, on_fetch=self._fetching, nodes=self._job.nodes)
         self._state_file, self._fence = state_file, fence
 
     @property
@@ -106,6 +106,7 @@ class Welcome:
             None if fresh else job.state.epoch,
             # A takeover has decided where the job goes on: at a replica that is here.
             elsewhere=job.state.started_epoch >= job.state.epoch,
+            ranks=job.ranks.numbers,
             stop=self._not_ours,
             progress=self._progress,
         )
