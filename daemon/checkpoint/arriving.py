@@ -219,5 +219,8 @@ async def _held(lock: Path, tag: str) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        holder.__exit__(None, None, None)
-        await asyncio.to_thread(lock.unlink, missing_ok=True)
+        try:
+            # While it is held: after that it may be another's, and a third would be given a new one.
+            await asyncio.to_thread(lock.unlink, missing_ok=True)
+        finally:
+            holder.__exit__(None, None, None)

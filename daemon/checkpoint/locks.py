@@ -15,12 +15,20 @@ _POLL_S = 0.02
 
 @contextmanager
 def try_lock(path: Path, *, shared: bool = False, wait_s: float = 0.0) -> Iterator[bool]:
-    """Hold the lock at ``path`` for the block; yields False if it was not to be had within ``wait_s``."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        yield _acquire(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, time.monotonic() + wait_s)
-    finally:
-        os.close(fd)
+    """Hold the lock at ``path`` for the block; yields False if it was not to be had within ``wait_s``.
+
+    Who holds it may delete it: whoever opened that one before holds nothing by it, and takes the new one.
+    """
+    until = time.monotonic() + wait_s
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            held = _acquire(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, until)
+            if not held or _named(fd, path):
+                yield held
+                return
+        finally:
+            os.close(fd)
 
 
 @contextmanager

@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from outlast.daemon.checkpoint.locks import hold_folder
+import pytest
+
+from outlast.daemon.checkpoint import arriving, locks
+from outlast.daemon.checkpoint.locks import hold_folder, try_lock
 
 
 def test_many_write_or_one_renames(tmp_path: Path) -> None:
@@ -43,3 +46,35 @@ def test_who_waited_while_the_folder_was_renamed_does_not_hold_the_renamed_one(t
         folder.rename(final)
     writer.join(10)
     assert found == [(False, False)]
+
+
+def test_of_a_lock_that_its_holder_deletes_there_is_one_holder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who opened it before it was deleted has nothing by it: a third who makes it anew would hold it too."""
+    lock, acquire = tmp_path / "tag.lock", locks._acquire
+
+    def deleted_meanwhile(fd: int, kind: int, until: float) -> bool:
+        monkeypatch.setattr(locks, "_acquire", acquire)
+        lock.unlink()
+        return acquire(fd, kind, until)
+
+    monkeypatch.setattr(locks, "_acquire", deleted_meanwhile)
+    with try_lock(lock) as second, try_lock(lock) as third:
+        assert (second, third) == (True, False)
+
+
+async def test_a_fetch_deletes_its_lock_while_it_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the two nobody may get in: it would hold a lock that is not there."""
+    lock, unlink, seen = tmp_path / "tag.lock", Path.unlink, []
+
+    def looked_at(path: Path, *, missing_ok: bool = False) -> None:
+        with try_lock(path) as other:
+            seen.append(other)
+        unlink(path, missing_ok=missing_ok)
+
+    async with arriving._held(lock, "tag"):
+        monkeypatch.setattr(Path, "unlink", looked_at)
+    assert seen == [False]
