@@ -20,7 +20,7 @@ from outlast.daemon.checkpoint.place import (
     put_in_place,
 )
 from outlast.wire.manifest import PART_SUFFIX, PARTIAL_SUFFIX, Manifest, ManifestError, read, tag_of
-from outlast.wire.store import check_files, committed_at, epochs, folders, scan, scan_epoch, verify
+from outlast.wire.store import check_files, committed_at, epochs, folders, proven, scan, scan_epoch, verify
 
 COMMIT_LOCK = ".commit.lock"
 _STEP = re.compile(r"global_step([0-9]{1,15})")
@@ -147,10 +147,11 @@ def _complete(partial: Path, epoch: int) -> bool:
 
 def _mend_latest(folder: Path, epoch: int) -> list[str]:
     """A crash between the rename and ``latest`` leaves DeepSpeed's pointer behind."""
-    whole = [item for item in scan_epoch(folder, epoch) if not verify(item.path, digests=False)]
-    if not whole:
+    known = [item for item in scan_epoch(folder, epoch) if item.whole or proven(item)]
+    usable = [item for item in known if not verify(item.path, digests=False, parts=True)]
+    if not usable:
         return []
-    tag = max(whole, key=lambda item: item.step).tag
+    tag = max(usable, key=lambda item: item.step).tag
     return [f"Pointed {folder.name}/{LATEST} at {tag}."] if point_latest(folder, tag) else []
 
 

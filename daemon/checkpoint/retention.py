@@ -43,8 +43,10 @@ def prune_replicas(store: Path, keep: int, sure: Order, held: Collection[tuple[i
 
 def _beyond(store: Path, keep: int, sure: Order) -> list[Committed]:
     found = [item for item in scan(store) if not verify(item.path, digests=False, parts=True)]
-    kept = [item for item in found if item.whole or proven(item)][:keep]
-    return [item for item in found if item not in kept and (item.epoch, item.step) < sure]
+    usable = dict.fromkeys((item.epoch, item.step) for item in found if item.whole or proven(item))
+    # One step may be here twice, as a universal checkpoint too: that is no predecessor.
+    kept = list(usable)[:keep]
+    return [item for item in found if (order := (item.epoch, item.step)) not in kept and order < sure]
 
 
 def _discard(items: list[Committed], keep: int) -> list[str]:

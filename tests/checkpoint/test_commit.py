@@ -13,10 +13,12 @@ import pytest
 
 from outlast.daemon.checkpoint.adopting import AdoptError, adopt
 from outlast.daemon.checkpoint.commit import CommitError, commit, prune, recover, sweep
-from outlast.simulations.saved import committed, order, save_tag
+from outlast.daemon.checkpoint.place import prove
+from outlast.simulations.saved import FOUR_RANKS, committed, committed_part, order, save_tag
 from outlast.wire import manifest
+from outlast.wire.manifest import Part
 from outlast.wire.messages import Layout
-from outlast.wire.store import newest_whole, scan, verify
+from outlast.wire.store import Committed, newest_whole, scan, verify
 
 DYING = """
 import os, sys, time
@@ -118,6 +120,15 @@ def test_nothing_saved_and_bad_names_are_told(tmp_path: Path) -> None:
         commit(tmp_path, order(200, job="../x"), 1.0)
 
 
+def _converted(item: Committed, parameters: int) -> Path:
+    """What DeepSpeed's converter leaves beside a checkpoint, as far as its names tell."""
+    folder = item.folder / f"{item.tag}_universal"
+    for number in range(parameters):
+        (folder / "zero" / str(number)).mkdir(parents=True)
+        (folder / "zero" / str(number) / "fp32.pt").write_bytes(b"x")
+    return folder
+
+
 @pytest.mark.parametrize("what", ["files", "tensor", "flush_id"])
 def test_what_no_reader_would_take_is_not_called_committed(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
@@ -141,10 +152,7 @@ def test_a_universal_checkpoint_of_too_many_files_is_not_called_committed(
 ) -> None:
     """The converter makes three files a parameter, which for many experts are more than a manifest names."""
     item = committed(tmp_path, 200)
-    folder = item.folder / f"{item.tag}_universal"
-    for number in range(8):
-        (folder / "zero" / str(number)).mkdir(parents=True)
-        (folder / "zero" / str(number) / "fp32.pt").write_bytes(b"x")
+    folder = _converted(item, 8)
     monkeypatch.setattr(manifest, "MAX_FILES", 7)
     with pytest.raises(AdoptError, match="has 8 files"):
         adopt(folder, 1.0)
@@ -164,3 +172,20 @@ def test_retention_keeps_the_newest_two_and_all_that_no_peer_has(tmp_path: Path)
     committed(tmp_path, 50, epoch=2)
     assert prune(tmp_path, 2, {(2, 50)}) == ["Deleted epoch-1/global_step20: 2 newer ones are committed."]
     assert [item.step for item in scan(tmp_path)] == [50, 40, 30]
+
+
+def test_a_universal_checkpoint_is_no_predecessor(tmp_path: Path) -> None:
+    """The newest step is here twice, and the one before it stays all the same."""
+    items = [committed(tmp_path, step) for step in (10, 20, 30)]
+    universal = adopt(_converted(items[-1], 1), time.time())
+    assert prune(tmp_path, 2, {(1, 30)}) == ["Deleted epoch-1/global_step10: 2 newer ones are committed."]
+    assert {item.tag for item in scan(tmp_path)} == {items[1].tag, items[2].tag, universal.tag}
+
+
+def test_latest_stays_at_a_part_whose_checkpoint_is_whole(tmp_path: Path) -> None:
+    """A node of several that starts anew points DeepSpeed at no older checkpoint than before."""
+    committed(tmp_path, 50, layout=FOUR_RANKS)
+    part = committed_part(tmp_path, 100, Part(0, ("a", "b")))
+    prove(part)
+    assert recover(tmp_path) == []
+    assert (tmp_path / "epoch-1" / "latest").read_text() == part.tag
