@@ -21,12 +21,14 @@ from outlast.daemon.checkpoint.place import (
     SHEETS_SUFFIX,
     STAGING,
     Step,
+    below,
     discard,
     drop_strangers,
     fsync,
     fsync_folders,
     no_step,
     put_in_place,
+    share,
     side_by_side,
     write_atomically,
 )
@@ -81,14 +83,24 @@ async def _land(
     if done is not None:
         return done, 0
     staging = final.parent / STAGING / manifest.tag
+    lock = staging.parent / f"{manifest.tag}.lock"
     await asyncio.to_thread(staging.mkdir, parents=True, exist_ok=True)
-    async with _held(staging.parent / f"{manifest.tag}.lock", manifest.tag):
-        missing = await asyncio.to_thread(_missing, (store, *near), staging, manifest)
-        await asyncio.to_thread(_check_space, staging, missing)
-        came = await bring(staging, missing, _counter(manifest, missing, progress)) if missing else 0
-        step("brought")
-        await asyncio.to_thread(_commit, store, staging, final, manifest, step)
+    async with _held(lock, manifest.tag):
+        # The trainer saves in the epoch's folder next, and another user may take up what breaks off.
+        await asyncio.to_thread(share, store, final.parent, staging.parent, lock)
+        try:
+            missing = await asyncio.to_thread(_missing, (store, *near), staging, manifest)
+            await asyncio.to_thread(_check_space, staging, missing)
+            came = await bring(staging, missing, _counter(manifest, missing, progress)) if missing else 0
+            step("brought")
+            await asyncio.to_thread(_commit, store, staging, final, manifest, step)
+        finally:
+            await asyncio.to_thread(_share_begun, store, staging)
     return Committed(final.parent, final.name, manifest), came
+
+
+def _share_begun(store: Path, staging: Path) -> None:
+    share(store, *below(staging), *below(staging.with_name(staging.name + SHEETS_SUFFIX)))
 
 
 def from_folder(source: Path) -> Bring:
@@ -204,6 +216,7 @@ def _commit(store: Path, staging: Path, final: Path, manifest: Manifest, step: S
             raise CannotLand(IO, f"another commit into {store} is still under way")
         step("checked")
         write_atomically(staging / MANIFEST_NAME, manifest.to_bytes(), step)
+        share(store, *below(staging), store / COMMIT_LOCK)
         put_in_place(staging, final, step)
     sheets = staging.with_name(staging.name + SHEETS_SUFFIX)
     if sheets.is_dir():

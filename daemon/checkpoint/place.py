@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -128,6 +130,30 @@ def point_latest(folder: Path, tag: str) -> bool:
         pass
     write_atomically(path, tag.encode())
     return True
+
+
+def share(store: Path, *paths: Path) -> None:
+    """Open what this process has made in ``store`` to the group, if the store is.
+
+    Trainer and daemon are two users there: one saves, commits and deletes where the other has begun.
+    """
+    if store.stat().st_mode & stat.S_IWGRP:
+        for path in paths:
+            _open_to_group(path)
+
+
+def below(path: Path) -> Iterator[Path]:
+    """A folder and all that is in it; nothing where there is none."""
+    for folder, _, files in os.walk(path):
+        yield from (Path(folder), *(Path(folder, name) for name in files))
+
+
+def _open_to_group(path: Path) -> None:
+    with suppress(OSError):  # gone, or another user's
+        info = path.lstat()
+        bits = 0o070 if stat.S_ISDIR(info.st_mode) else 0o060 if info.st_nlink == 1 else 0o040
+        if not stat.S_ISLNK(info.st_mode) and info.st_mode & bits != bits:
+            path.chmod(stat.S_IMODE(info.st_mode) | bits)
 
 
 def prove(item: Committed) -> None:
