@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from outlast.daemon.checkpoint.locks import hold_folder, try_lock
@@ -56,6 +57,24 @@ def sweep(store: Path, keep_partial: set[str]) -> list[str]:
                 said.append(f"Deleted {folder.name}/{path.name}: it was never finished.")
         (folder / (LATEST + PART_SUFFIX)).unlink(missing_ok=True)
         said += _sweep_staging(folder / STAGING, keep_partial)
+    return said
+
+
+def left_behind(store: Path, order: tuple[int, int]) -> list[str]:
+    """Delete unfinished saves older than ``order``, which all ranks have just saved; one sentence for each.
+
+    A trainer that died while it saved leaves one, and goes on from an older step: no rank comes back to it.
+    What a killed deletion left goes as well.
+    """
+    said = []
+    for epoch, folder in epochs(store):
+        for path in folders(folder):
+            tag = path.name.removesuffix(PARTIAL_SUFFIX)
+            past = tag != path.name and (epoch, _step_of(tag)) < order
+            if past or path.name.endswith(DELETED_SUFFIX):
+                with suppress(OSError):  # the trainer's user may have kept a folder in it to itself
+                    discard(path)
+                    said.append(f"Deleted {folder.name}/{path.name}: it was never finished.")
     return said
 
 

@@ -16,6 +16,7 @@ import structlog
 
 from outlast.daemon.checkpoint.commit import CommitError, CommitOrder, commit
 from outlast.daemon.checkpoint.destinations import Refused, Shipped, Unreachable
+from outlast.daemon.checkpoint.recovery import left_behind
 from outlast.daemon.checkpoint.retention import prune
 from outlast.daemon.core import parts
 from outlast.daemon.core import state as job_state
@@ -200,6 +201,7 @@ class Errands:
             log.error("commit_failed", job=job.name, tag=action.tag, because=str(exc))
             return
         self._committed(done, flush.id)
+        await self._sweep((done.epoch, done.step))
         if self._peer is None:
             await self._prune((done.epoch, done.step))
 
@@ -360,6 +362,15 @@ class Errands:
             gone = await asyncio.to_thread(prune, self._job.checkpoints, 2, {may_go})
         for sentence in gone:
             log.info("pruned", job=self._job.name, what=sentence)
+
+    async def _sweep(self, order: tuple[int, int]) -> None:
+        """The ranks are past ``order``: unfinished saves of before go, but not under a notice."""
+        if self._job.checkpoints is None or self._job.notice is not None:
+            return
+        async with self._pruning:
+            gone = await asyncio.to_thread(left_behind, self._job.checkpoints, order)
+        for sentence in gone:
+            log.info("swept", job=self._job.name, what=sentence)
 
     async def hand_over(self, place: Place) -> None:
         assert self._peer is not None

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from outlast.daemon.checkpoint.commit import CommitError, commit, recover, sweep
+from outlast.daemon.checkpoint.recovery import left_behind
 from outlast.daemon.checkpoint.retention import prune
 from outlast.daemon.cli import verify as command
 from outlast.simulations.saved import FOUR_RANKS, committed, order, save_tag
@@ -210,3 +211,19 @@ def test_a_file_deleted_under_the_reader_is_left_out(tmp_path: Path) -> None:
     first, _ = next(seen)
     (tag / names[1]).unlink()
     assert [first, *(name for name, _ in seen)] == [names[0], *names[2:]]
+
+
+def test_saves_that_the_ranks_have_gone_past_do_not_fill_the_disk(tmp_path: Path) -> None:
+    """What a trainer left that died while it saved goes; what may be being saved now stays."""
+    for step, epoch in ((300, 1), (150, 2), (250, 2)):
+        save_tag(tmp_path / f"epoch-{epoch}" / f"global_step{step}.partial")
+    (tmp_path / "epoch-1" / "global_step100.1.deleted").mkdir()
+    item = committed(tmp_path, 200, epoch=2)
+    gone = left_behind(tmp_path, (2, 200))
+    assert [sentence.split(":")[0] for sentence in gone] == [
+        "Deleted epoch-2/global_step150.partial",
+        "Deleted epoch-1/global_step100.1.deleted",
+        "Deleted epoch-1/global_step300.partial",
+    ]
+    left = [path.name for path in (tmp_path / "epoch-2").iterdir() if path.is_dir()]
+    assert sorted(left) == [item.tag, "global_step250.partial"]

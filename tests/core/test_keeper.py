@@ -98,6 +98,17 @@ async def test_without_a_peer_the_newest_two_stay(ground: Ground) -> None:
         assert left == set(tags[1:])
 
 
+async def test_a_save_that_a_crash_cut_off_goes_with_the_next_commit(ground: Ground) -> None:
+    """It would stay for good: nobody comes back to that step."""
+    async with ground.life() as life, ground.trainer(ground.script()) as ranks:
+        await trains(*ranks)
+        cut = life.checkpoints / "epoch-1" / "global_step0.partial"
+        await asyncio.to_thread(cut.mkdir, parents=True)
+        place = await checkpoint(life)
+        await until(lambda: not cut.exists())
+        assert (cut.parent / place.tag).is_dir()
+
+
 @pytest.mark.blocking  # the traceback in the log is made from the source files
 async def test_a_bug_in_the_commit_ends_the_flush(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error nobody foresaw is reported once, the flush is given up, and the next one is tried anew."""
