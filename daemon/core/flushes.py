@@ -93,8 +93,12 @@ class Flushes:
             self._resolve(wish.id, "the trainer left")
 
     def interval_left(self) -> float | None:
-        """Seconds until the next checkpoint is due; None without an interval or a whole trainer."""
-        if self.pace is None or self._since is None or not self._whole():
+        """Seconds until the next checkpoint is due; None without an interval or a whole trainer.
+
+        None as well where another node of the job asks for all.
+        """
+        asks = self.part is None or self.part.index == 0
+        if self.pace is None or self._since is None or not self._whole() or not asks:
             return None
         return self._since + self.pace.seconds - self._clock.monotonic()
 
@@ -114,8 +118,8 @@ class Flushes:
         left = self.interval_left()
         if left is None or left > 0 or self.flush is not None or self._wishes or self.ranks.step == 0:
             return
-        if self.part is not None and (self.part.index or self._nothing_new()):
-            return  # one node asks for all; and where another holds the ranks, nothing is to be saved
+        if self.part is not None and self._nothing_new():
+            return  # where another node holds the ranks, nothing is to be saved
         flush_id = f"interval-{secrets.token_hex(4)}"
         self._wishes.append(Wish(flush_id, Cause.INTERVAL, "the interval is over"))
 

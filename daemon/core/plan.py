@@ -83,7 +83,7 @@ def _flush(facts: Facts, flush: FlushFact) -> Decision:
         return _all_saved(facts, flush)
     if _left_for_good(facts, flush):
         return _give_up(flush, f"{_missing(facts, flush)} any more")
-    if facts.now >= flush.give_up_at:
+    if facts.now >= _waits_until(facts, flush):
         return _give_up(flush, f"{_missing(facts, flush)} in time")
     one_node = facts.nodes == 1  # else the ranks agree with those of the other nodes, among themselves
     if one_node and flush.agreed is None and facts.complete and all(r.at is not None for r in facts.ranks):
@@ -92,6 +92,14 @@ def _flush(facts: Facts, flush: FlushFact) -> Decision:
             (SayAgree(flush.id, step),), f"all {facts.world} ranks save at the end of step {step}"
         )
     return Decision((), f"waiting: {_missing(facts, flush)} yet")
+
+
+def _waits_until(facts: Facts, flush: FlushFact) -> float:
+    """A flush that a notice finds under way may use the notice's time, but for what its end needs."""
+    notice = facts.notice
+    if notice is None or flush.cause is Cause.NOTICE or notice.deadline <= flush.asked_at:
+        return flush.give_up_at
+    return min(flush.give_up_at, notice.deadline - margin(notice.deadline - flush.asked_at))
 
 
 def _left_for_good(facts: Facts, flush: FlushFact) -> bool:
@@ -297,7 +305,7 @@ def next_look(facts: Facts) -> float | None:
     """When the decision can change though no fact does: seconds from now, or None."""
     times: list[float] = []
     if facts.flush is not None:
-        times.append(facts.flush.give_up_at)
+        times.append(_waits_until(facts, facts.flush))
         if facts.incomplete_since is not None:
             times.append(max(facts.incomplete_since, facts.flush.asked_at) + REJOIN_S)
     if facts.peer is not None and facts.peer.retry_at > facts.now:

@@ -100,7 +100,7 @@ def test_no_room_is_no_success(stored: Place) -> None:
         (["--from", "s3://elsewhere"], "give one of local"),
         (["--job", "other"], "give one of tune"),
         (["--any-world", "--world", "2"], "exclude each other"),
-        (["--world", "0"], "invalid"),
+        (["--world", "0"], "not a whole number"),
     ],
 )
 def test_wrong_words_are_usage(stored: Place, words: list[str], why: str) -> None:

@@ -135,6 +135,7 @@ def test_only_the_first_node_asks_by_the_interval() -> None:
             own.ranks.at(known, At("x", 5))
         own._since = 0.0
         own._wish_on_interval()
+        assert (own.interval_left() is None) is bool(index)
         asked.append([wish.cause for wish in own._wishes])
     assert asked == [[Cause.INTERVAL], []]
 

@@ -38,6 +38,7 @@ BOTH = (RankFact(0, 70, 110), RankFact(1, 71, 110))
 NOTICE = NoticeFact("i-1", "i-1@7", "terminate", NOW + 120.0)
 FLUSH = FlushFact("i-1@7", Cause.NOTICE, NOW - 1.0, NOW + 100.0, hold=True)
 AGREED = replace(FLUSH, agreed=112)
+UNHURRIED = FlushFact("interval-2", Cause.INTERVAL, NOW - 9.0, NOW - 9.0 + PATIENCE_S, hold=False)
 PEER = PeerFact(reachable=True)
 PEER_AT_OLD = PeerFact(reachable=True, newest=OLD, fence=1)
 PEER_AT_NEW = PeerFact(reachable=True, newest=NEW, fence=1)
@@ -295,6 +296,24 @@ FLUSHES = [
         "rank 1 (pid 71) did not answer in time; the last committed checkpoint counts",
     ),
     Case(
+        "a notice while a flush without a deadline waits: it may go on",
+        replace(FLUSHING, now=NOW + 117.0, flush=UNHURRIED, ranks=at(111, None)),
+        (),
+        "waiting: rank 1 (pid 71) did not answer yet",
+    ),
+    Case(
+        "a notice while a flush without a deadline waits: not beyond what the handover needs",
+        replace(FLUSHING, now=NOW + 118.0, flush=UNHURRIED, ranks=at(111, None)),
+        (GiveUp("interval-2", "rank 1 (pid 71) did not answer in time"),),
+        "in time; the last committed checkpoint counts",
+    ),
+    Case(
+        "a notice that is overdue leaves a flush its time",
+        replace(FLUSHING, notice=due(-60.0), flush=UNHURRIED, ranks=at(111, None)),
+        (),
+        "waiting: rank 1 (pid 71) did not answer yet",
+    ),
+    Case(
         "frozen rank, agreed and never saved",
         replace(FLUSHING, now=FLUSH.give_up_at, flush=AGREED, ranks=saved(None, "global_step112")),
         (GiveUp("i-1@7", "rank 0 (pid 70) did not save in time"),),
@@ -489,6 +508,7 @@ def test_next_look_names_the_next_instant_that_matters() -> None:
     """The keeper sleeps until waiting ends, a missing rank is written off, or the peer may be tried again."""
     assert next_look(QUIET) is None
     assert next_look(FLUSHING) == pytest.approx(100.0)
+    assert next_look(replace(FLUSHING, flush=UNHURRIED)) == pytest.approx(118.0)
     missing = replace(FLUSHING, ranks=BOTH[:1], incomplete_since=NOW)
     assert next_look(missing) == pytest.approx(REJOIN_S)
     assert next_look(replace(missing, peer=replace(PEER, retry_at=NOW + 2))) == pytest.approx(2.0)
