@@ -59,7 +59,7 @@ class Arrivals:
         if os.path.lexists(self.staging / chunk.path) and not self._reopen(chunk, found):
             return
         with _locked(part, make=True) as fd:
-            if fd is None or self._overtook(chunk.path):
+            if fd is None or self._overtook(fd, chunk.path):
                 raise RefusedError(DAMAGED, f"{chunk.path} has just arrived: offer it again")
             if not os.fstat(fd).st_size:
                 notes.unlink(missing_ok=True)  # of bytes that went with an earlier part
@@ -76,6 +76,8 @@ class Arrivals:
 
     def arrived(self, entry: FileEntry) -> bool:
         """Whether a file that has its name got it from ``finish``: its digest was checked as it came."""
+        if os.path.lexists(self._part(entry.path)):
+            return False  # the notes are of the part
         digests = sheet.noted(self._sheets / entry.path, self.staging / entry.path)
         return entry.chunk == CHUNK and _matches(digests, entry)
 
@@ -107,11 +109,19 @@ class Arrivals:
         file beside its part, as the notes are of the part.
         """
         file, part = self.staging / path, self._part(path)
-        with suppress(FileNotFoundError):
-            if file.lstat().st_nlink > 1 or os.path.lexists(part):
-                file.unlink()
-            else:
+        if not os.path.lexists(file):
+            return
+        # Held, as a rename would take the part from whoever is writing to it.
+        with _locked(part, make=True) as fd, suppress(FileNotFoundError):
+            if fd is None:
+                return
+            fresh = not os.fstat(fd).st_size
+            if fresh and file.lstat().st_nlink == 1:
                 file.rename(part)
+                return
+            if fresh:
+                part.unlink()
+            file.unlink()
 
     def drop(self, path: str) -> None:
         """Forget what is here of a file that has not got its name, once nobody is writing to it.
@@ -120,8 +130,8 @@ class Arrivals:
         """
         part = self._part(path)
         with _locked(part) as fd:
+            (self._sheets / path).unlink(missing_ok=True)
             if fd is not None:
-                (self._sheets / path).unlink(missing_ok=True)
                 part.unlink(missing_ok=True)
 
     def _reopen(self, chunk: Chunk, found: bytes) -> bool:
@@ -132,11 +142,12 @@ class Arrivals:
         self.reopen(chunk.path)
         return True
 
-    def _overtook(self, path: str) -> bool:
-        """Whether the file got its name since it was looked for: the part that was made then is empty."""
+    def _overtook(self, fd: int, path: str) -> bool:
+        """Whether the file got its name since it was looked for; a part made after that goes again."""
         if not os.path.lexists(self.staging / path):
             return False
-        self._part(path).unlink(missing_ok=True)
+        if not os.fstat(fd).st_size:
+            self._part(path).unlink(missing_ok=True)
         return True
 
     def _part(self, path: str) -> Path:

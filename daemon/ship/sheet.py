@@ -54,11 +54,11 @@ def forget(sheet: Path, index: int) -> None:
 def noted(sheet: Path, part: Path) -> list[bytes]:
     """The digests of the chunks of ``part`` that are here, by index; an empty one for each that is not."""
     try:
-        part.lstat()
+        begun = part.lstat().st_size
         data = sheet.read_bytes()
     except OSError:
         return []
-    if not data.startswith(_MAGIC):
+    if not begun or not data.startswith(_MAGIC):
         return []
     found = [data[at : at + _DIGEST] for at in range(_HEAD, len(data), _DIGEST)]
     digests = [digest if len(digest) == _DIGEST and digest != _NONE else b"" for digest in found]
