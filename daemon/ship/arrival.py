@@ -87,6 +87,7 @@ class Arrivals:
         with _locked(part) as fd:
             if fd is None or not self._whole(fd, part, entry):
                 return False
+            sheet.cut(self._sheets / entry.path, chunks_in(entry.size))
             os.ftruncate(fd, entry.size)
             os.fsync(fd)
             self._step("file synced")

@@ -51,6 +51,13 @@ def forget(sheet: Path, index: int) -> None:
         note(sheet, index, _NONE)
 
 
+def cut(sheet: Path, count: int) -> None:
+    """Take back the notes of all chunks beyond the first ``count``: the file is going to end there."""
+    size = _HEAD + _DIGEST * count
+    if sheet.stat().st_size > size:
+        os.truncate(sheet, size)
+
+
 def noted(sheet: Path, part: Path) -> list[bytes]:
     """The digests of the chunks of ``part`` that are here, by index; an empty one for each that is not."""
     try:

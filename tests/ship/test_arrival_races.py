@@ -143,3 +143,20 @@ def test_notes_of_a_part_are_not_believed_of_a_file_beside_it(
     (arrivals.staging / entry.path).write_bytes((item.path / entry.path).read_bytes()[:1000])
     _go_on(landing, item)
     assert verify(replicas / "epoch-1" / TAG) == []
+
+
+def test_notes_beyond_a_shorter_file_go_with_their_bytes(
+    landing: Landing, replicas: Path, tmp_path: Path
+) -> None:
+    """Two saves of one tag in turn: the shorter one is named in between, the longer one is committed."""
+    long = committed(tmp_path / "long", 100, shard_bytes=3 * CHUNK, seed=1)
+    short = committed(tmp_path / "short", 100, shard_bytes=2 * CHUNK, seed=2)
+    for entry in long.manifest.files:
+        put(landing, long, entry)
+    for entry in short.manifest.files:
+        put(landing, short, entry)
+    assert offer(landing, short) == {}
+    for entry in long.manifest.files:
+        put(landing, long, entry, range(min(3, -(-entry.size // CHUNK))))
+    _go_on(landing, long)
+    assert verify(replicas / "epoch-1" / TAG) == []
