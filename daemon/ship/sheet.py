@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from outlast.wire.digests import CHUNK, root
@@ -54,8 +55,9 @@ def forget(sheet: Path, index: int) -> None:
 def cut(sheet: Path, count: int) -> None:
     """Take back the notes of all chunks beyond the first ``count``: the file is going to end there."""
     size = _HEAD + _DIGEST * count
-    if sheet.stat().st_size > size:
-        os.truncate(sheet, size)
+    with suppress(FileNotFoundError):  # an empty file has none
+        if sheet.stat().st_size > size:
+            os.truncate(sheet, size)
 
 
 def noted(sheet: Path, part: Path) -> list[bytes]:

@@ -38,7 +38,6 @@ BOTH = (RankFact(0, 70, 110), RankFact(1, 71, 110))
 NOTICE = NoticeFact("i-1", "i-1@7", "terminate", NOW + 120.0)
 FLUSH = FlushFact("i-1@7", Cause.NOTICE, NOW - 1.0, NOW + 100.0, hold=True)
 AGREED = replace(FLUSH, agreed=112)
-UNHURRIED = FlushFact("interval-2", Cause.INTERVAL, NOW - 9.0, NOW - 9.0 + PATIENCE_S, hold=False)
 PEER = PeerFact(reachable=True)
 PEER_AT_OLD = PeerFact(reachable=True, newest=OLD, fence=1)
 PEER_AT_NEW = PeerFact(reachable=True, newest=NEW, fence=1)
@@ -74,12 +73,6 @@ def for_notice(notice: NoticeFact, give_up_at: float, *, hold: bool) -> AskFlush
 
 def due(seconds: float) -> NoticeFact:
     return replace(NOTICE, deadline=NOW + seconds)
-
-
-IN_THE_WAY = replace(NOTICED, peer=PEER, newest=OLD, shipping=OLD, unsent=1000)
-SHIP_OLD = (
-    "120.0 s are too short to flush and ship (210.0 s needed): ship global_step100 instead (50.0 s needed)"
-)
 
 
 @dataclass(frozen=True)
@@ -161,18 +154,6 @@ NOTICES = [
         replace(NOTICED, peer=PEER_AT_OLD, newest=OLD, flush_s=10.0, ship_bytes_s=100.0),
         (for_notice(NOTICE, NOW + 120 - MARGIN_S, hold=True),),
         "ship it and hand over (50.0 s needed, 120.0 s left)",
-    ),
-    Case(
-        "measured, and most of it leaves while it is saved",
-        replace(NOTICED, peer=PEER_AT_OLD, newest=OLD, flush_s=10.0, ship_bytes_s=20.0, early_bytes=3000),
-        (for_notice(NOTICE, NOW + 120 - MARGIN_S, hold=True),),
-        "ship it and hand over (60.0 s needed, 120.0 s left)",
-    ),
-    Case(
-        "measured, but another transfer is in the way while it is saved",
-        replace(IN_THE_WAY, flush_s=10.0, ship_bytes_s=20.0, early_bytes=3000),
-        (GiveUp("i-1@7", SHIP_OLD),),
-        SHIP_OLD,
     ),
     Case(
         "measured and shipping does not fit",
@@ -294,24 +275,6 @@ FLUSHES = [
         replace(FLUSHING, now=FLUSH.give_up_at, ranks=at(111, None)),
         (GiveUp("i-1@7", "rank 1 (pid 71) did not answer in time"),),
         "rank 1 (pid 71) did not answer in time; the last committed checkpoint counts",
-    ),
-    Case(
-        "a notice while a flush without a deadline waits: it may go on",
-        replace(FLUSHING, now=NOW + 117.0, flush=UNHURRIED, ranks=at(111, None)),
-        (),
-        "waiting: rank 1 (pid 71) did not answer yet",
-    ),
-    Case(
-        "a notice while a flush without a deadline waits: not beyond what the handover needs",
-        replace(FLUSHING, now=NOW + 118.0, flush=UNHURRIED, ranks=at(111, None)),
-        (GiveUp("interval-2", "rank 1 (pid 71) did not answer in time"),),
-        "in time; the last committed checkpoint counts",
-    ),
-    Case(
-        "a notice that is overdue leaves a flush its time",
-        replace(FLUSHING, notice=due(-60.0), flush=UNHURRIED, ranks=at(111, None)),
-        (),
-        "waiting: rank 1 (pid 71) did not answer yet",
     ),
     Case(
         "frozen rank, agreed and never saved",
@@ -508,7 +471,6 @@ def test_next_look_names_the_next_instant_that_matters() -> None:
     """The keeper sleeps until waiting ends, a missing rank is written off, or the peer may be tried again."""
     assert next_look(QUIET) is None
     assert next_look(FLUSHING) == pytest.approx(100.0)
-    assert next_look(replace(FLUSHING, flush=UNHURRIED)) == pytest.approx(118.0)
     missing = replace(FLUSHING, ranks=BOTH[:1], incomplete_since=NOW)
     assert next_look(missing) == pytest.approx(REJOIN_S)
     assert next_look(replace(missing, peer=replace(PEER, retry_at=NOW + 2))) == pytest.approx(2.0)
