@@ -149,11 +149,15 @@ def below(path: Path) -> Iterator[Path]:
 
 
 def _open_to_group(path: Path) -> None:
-    with suppress(OSError):  # gone, or another user's
-        info = path.lstat()
-        bits = 0o070 if stat.S_ISDIR(info.st_mode) else 0o060 if info.st_nlink == 1 else 0o040
-        if not stat.S_ISLNK(info.st_mode) and info.st_mode & bits != bits:
-            path.chmod(stat.S_IMODE(info.st_mode) | bits)
+    with suppress(OSError):  # gone, another user's, or a link that somebody of the group has put there
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            info = os.fstat(fd)
+            bits = 0o070 if stat.S_ISDIR(info.st_mode) else 0o060 if info.st_nlink == 1 else 0o040
+            if info.st_mode & bits != bits:
+                os.fchmod(fd, stat.S_IMODE(info.st_mode) | bits)
+        finally:
+            os.close(fd)
 
 
 def prove(item: Committed) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from outlast.daemon.checkpoint.arriving import from_folder, land
 from outlast.daemon.checkpoint.destinations import Unreachable
+from outlast.daemon.checkpoint.place import below, share
 from outlast.simulations.saved import committed
 from outlast.wire.manifest import FileEntry
 
@@ -60,3 +61,16 @@ def test_another_user_can_go_on_with_a_fetch_that_broke_off(tmp_path: Path) -> N
     left = store / "epoch-3" / ".staging" / item.tag / "sub"
     assert left.stat().st_mode & 0o070 == 0o070
     assert (left / "file.outlast-part").stat().st_mode & 0o060 == 0o060
+
+
+def test_nothing_outside_is_opened_through_a_link(tmp_path: Path) -> None:
+    """The group may write in the store, so it may put a link there: what that names stays as it is."""
+    outside = tmp_path / "outside"
+    outside.touch(mode=0o600)
+    store = tmp_path / "store"
+    store.mkdir()
+    store.chmod(0o770)
+    (store / "own").touch(mode=0o600)
+    (store / "link").symlink_to(outside)
+    share(store, *below(store))
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (outside, store / "own")] == [0o600, 0o660]
