@@ -82,7 +82,7 @@ def job_status(job: Job, errands: Errands, parked: int) -> dict[str, Any]:
         "peer": _peer(job, errands),
         "destinations": destinations(job, errands),
         "require": errands.replicas.require if errands.replicas is not None else "any",
-        "taken_now": _taken_now(job, errands.peer_fact()),
+        "taken_now": _taken_now(job, errands),
         "plan": _plan(job.verdict) if job.notice is not None else None,
         "measured": {"flush_s": job.flush_s, "flushes": dict(job.ended)},
     }
@@ -94,15 +94,18 @@ def _interval(job: Job) -> dict[str, Any] | None:
     return {"seconds": job.pace.seconds, "auto": job.auto, "because": job.pace.sentence}
 
 
-def _taken_now(job: Job, peer: PeerFact | None) -> dict[str, Any] | None:
+def _taken_now(job: Job, errands: Errands) -> dict[str, Any] | None:
     """What a loss this instant would cost; only a primary has something to lose."""
     if job.state.role is not Role.PRIMARY:
         return None
     trained = max(job.ranks.step, job.done_step or 0, job.newest.step if job.newest else 0)
-    seen = prospect(trained, job.ranks.step_s, job.newest, peer)
+    keepers = errands.replicas.keepers if errands.replicas is not None else ()
+    stores = [PeerFact(keeper.destination.state.reachable, newest=keeper.there) for keeper in keepers]
+    seen = prospect(trained, job.ranks.step_s, job.newest, errands.peer_fact(), stores)
     return {
         "step": seen.step,
         "peer_step": seen.peer,
+        "store_step": seen.store,
         "lost_steps": seen.lost_steps,
         "lost_s": seen.lost_s,
         "sentence": seen.sentence,

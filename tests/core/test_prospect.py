@@ -29,6 +29,7 @@ class Case:
     peer: PeerFact | None
     lost: int | None
     sentence: str
+    stores: tuple[PeerFact, ...] = ()
 
 
 CASES = [
@@ -85,6 +86,40 @@ CASES = [
         "and no peer is configured",
     ),
     Case(
+        "without a peer the store's counts that is furthest, not this node's",
+        HERE,
+        None,
+        30,
+        "taken now, you would lose 30 steps (6.0 minutes); the store has step 100",
+        (PeerFact(reachable=True), THERE, replace(THERE, newest=Place(1, "global_step90", 90))),
+    ),
+    Case(
+        "no store has anything",
+        HERE,
+        None,
+        130,
+        "taken now, you would lose all 130 steps (26.0 minutes); the store has nothing yet, "
+        "this node has step 120",
+        (PeerFact(reachable=False), PeerFact(reachable=True)),
+    ),
+    Case(
+        "no store was heard",
+        HERE,
+        None,
+        None,
+        "taken now, you would lose an unknown number of steps; the store was not heard yet, "
+        "this node has step 120",
+        (PeerFact(reachable=False),),
+    ),
+    Case(
+        "with a peer the stores do not count: a standby goes on from its own",
+        HERE,
+        THERE,
+        30,
+        "taken now, you would lose 30 steps (6.0 minutes); the peer has step 100",
+        (replace(THERE, newest=Place(1, "global_step120", 120)),),
+    ),
+    Case(
         "nothing anywhere",
         None,
         None,
@@ -98,7 +133,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_would_be_lost(case: Case) -> None:
     """The steps, their training time, what the peer has: in numbers and in one sentence."""
-    seen = prospect(130, 12.0, case.newest, case.peer)
+    seen = prospect(130, 12.0, case.newest, case.peer, case.stores)
     assert seen.sentence == case.sentence
     assert seen.lost_steps == case.lost
     assert seen.lost_s == (None if case.lost is None else case.lost * 12.0)

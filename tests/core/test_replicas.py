@@ -21,6 +21,7 @@ from outlast.daemon.core.facts import Place, Role
 from outlast.daemon.core.lag import Commits, Lag
 from outlast.daemon.core.node import Desk, build
 from outlast.daemon.core.replicas import Cut, Rest, Send, StoreFacts, Tidy, decide, may_go
+from outlast.daemon.core.status import job_status
 from outlast.providers.base import SystemClock
 from outlast.simulations.saved import committed
 from outlast.wire.store import newest_whole, scan, verify
@@ -184,6 +185,8 @@ async def test_each_checkpoint_goes_to_every_store(ground: Ground, tmp_path: Pat
         assert (two["reachable"], two["newest"], two["lag"]["steps"]) == (False, None, 10)
         assert "mount it" in two["because"]
         json.dumps([one, two])
+        taken = job_status(desk.job, desk.errands, parked=0)["taken_now"]
+        assert (taken["peer_step"], taken["store_step"], taken["lost_steps"]) == (None, 10, 0)
         (tmp_path / "two").mkdir()
         await ground.record.until("stored", 2)
         assert destinations(desk.job, desk.errands)[1]["lag"] == {"steps": 0, "bytes": 0, "seconds": 0.0}
