@@ -186,19 +186,21 @@ class Reader(Session):
     async def data(self, size: int) -> bytearray:
         """The bytes of the request that was made first. Raises Unreachable and Refused."""
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(ANSWER_S) as silence:
                 told = read(lambda body: whole_number(body, "size", MOST_FETCH), await self._answer())
                 if told != size:
                     raise Refused(IO, f"the peer sends {told} bytes where {size} were asked for")
-                return await self._take(size)
+                return await self._take(size, silence)
         except TimeoutError as exc:
             raise Unreachable(f"the peer sent nothing for {ANSWER_S:.0f} s") from exc
         except _WEATHER as exc:
             raise Unreachable(f"the connection broke: {exc}") from exc
 
-    async def _take(self, size: int) -> bytearray:
+    async def _take(self, size: int, silence: asyncio.Timeout) -> bytearray:
+        """Waits for as long as something comes: on a narrow way a piece takes what it takes."""
         while len(self._buffer) < size:
             more = await self.process.stdout.read(_READ_BYTES)
+            silence.reschedule(asyncio.get_running_loop().time() + ANSWER_S)
             if not more:
                 raise Unreachable("the peer's receiver ended in the middle of a file")
             self._buffer += more

@@ -20,6 +20,7 @@ from tests.ship.deliver import deliver
 
 from outlast.daemon.checkpoint.destinations import Refused, Unreachable
 from outlast.daemon.checkpoint.recovery import recover
+from outlast.daemon.ship import fetching
 from outlast.daemon.ship.landing import Landing
 from outlast.daemon.ship.link import Peer, PeerSettings
 from outlast.daemon.ship.protocol import (
@@ -40,6 +41,7 @@ from outlast.daemon.ship.words import RefusedError
 from outlast.providers.base import SystemClock
 from outlast.simulations.saved import committed
 from outlast.simulations.sshd import Sshd, receive_command
+from outlast.simulations.wan import Relay
 from outlast.wire.manifest import MANIFEST_NAME
 from outlast.wire.store import Committed, newest_whole, scan, verify
 
@@ -187,6 +189,21 @@ async def test_a_large_one_comes_back_over_several_sessions(
     assert came == big.manifest.total_bytes == told[-1]
     assert told == sorted(told)
     assert await asyncio.to_thread(verify, found.path) == []
+
+
+async def test_a_piece_may_take_long_while_something_comes(
+    dial: Dial, sshd: Sshd, replicas: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a way that brings 3 MB/s a piece of 4 MiB takes longer than the peer may be silent: it arrives."""
+    monkeypatch.setattr(fetching, "ANSWER_S", 0.8)
+    big = await asyncio.to_thread(committed, tmp_path / "store", 200, shard_bytes=4 * MIB)
+    await asyncio.to_thread(deliver, Landing(replicas, "gpt", SystemClock()), big)
+    async with Relay(sshd.host, sshd.port, bytes_s=3e6) as way:
+        peer: Peer = await dial(port=way.port, bulk="channels", channels=1)
+        (manifest, _), *_ = await peer.held()
+        assert max(entry.size for entry in manifest.files) >= 4 * MIB
+        found, _ = await peer.fetch(manifest, tmp_path / "back")
+        assert await asyncio.to_thread(verify, found.path) == []
 
 
 async def test_a_receiver_killed_in_the_middle_costs_the_chunks_under_way(
