@@ -3,10 +3,10 @@
     python benchmarks/ship.py [--megabytes 2000] [--far-megabytes 2000] [--rtt-ms 70] [--rounds 2] [--json]
 
 Each way moves the same files through the same SSH server with aes128-gcm. Ours counts from the offer to the
-commit at the receiver, every byte verified and on the disk; the others end with their bytes written. Near by
-they take turns, and the best of each one's rounds counts: who goes first pays for memory that was not in use.
-CPU seconds are of the whole machine, so both ends and the server are in them; keep it quiet. Exit status 1 if
-a goal is missed.
+commit at the receiver, every byte verified and on the disk; the others end with their bytes written, and only
+rsync with --fsync (3.2.4 or later) waits for the disk as well. Near by they take turns, and the best of each
+one's rounds counts: who goes first pays for memory that was not in use. CPU seconds are of the whole machine,
+so both ends and the server are in them; keep it quiet. Exit status 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from outlast.wire.store import Committed
 
 CIPHER = "aes128-gcm@openssh.com"
 GOAL_NEAR, GOAL_FAR = 1.0, 5.0
+DURABLE = "rsync --fsync"
 
 
 @dataclass(frozen=True)
@@ -140,13 +141,14 @@ class Bench:
         key = self._plain.client.private
         return ["-F", "none", "-o", f"UserKnownHostsFile={known}", "-c", CIPHER, "-i", str(key)]
 
-    async def rsync(self, item: Committed) -> Measured:
-        """Whole files in place, as for files that are all new."""
+    async def rsync(self, item: Committed, *more: str) -> Measured:
+        """Whole files in place, as for files that are all new, and with ``more`` options."""
         shell = " ".join(["ssh", *self.ssh(), "-p", str(self._plain.port)])
         where = f"{self._plain.user}@{self._plain.host}:{self._folder}/copy/"
         return await self.command(
-            "rsync", item, "rsync", "-rW", "--inplace", "-e", shell, f"{item.path}/", where
-        )
+            " ".join(("rsync", *more)), item,
+            "rsync", "-rW", "--inplace", *more, "-e", shell, f"{item.path}/", where,
+        )  # fmt: skip
 
     async def scp(self, item: Committed) -> Measured:
         """Its present protocol, which is SFTP."""
@@ -186,7 +188,12 @@ async def measure(args: argparse.Namespace, progress: Progress) -> list[Measured
         async with Sshd(folder / "ours", command) as ours, Sshd(folder / "plain", None) as plain:
             bench = Bench(folder, ours, plain, progress)
             turns = [
-                (await bench.outlast(near, 0.0), await bench.rsync(near), await bench.scp(near))
+                (
+                    await bench.outlast(near, 0.0),
+                    await bench.rsync(near),
+                    await bench.rsync(near, "--fsync"),
+                    await bench.scp(near),
+                )
                 for _ in range(args.rounds)
             ]
             found = [max(turn, key=lambda one: one.mb_s) for turn in zip(*turns, strict=True)]
@@ -208,6 +215,7 @@ def judged(found: list[Measured]) -> list[tuple[str, float, float]]:
     near, far = by_way["outlast", False], by_way["outlast", True]
     return [
         ("MB/s by those of rsync", near / by_way["rsync", False], GOAL_NEAR),
+        ("MB/s by those of rsync that waits for the disk too", near / by_way[DURABLE, False], GOAL_NEAR),
         ("MB/s by those of asyncssh's SFTP, far away", far / by_way["asyncssh SFTP", True], GOAL_FAR),
     ]
 
