@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 IDLE_S = 30.0
 _READ = 1024 * 1024
+# Of a request that is not a manifest's: most are a tenth of that.
+_LINE = 2048
 # As an rsync client of 3.1 or later would ask for: whole files, in place, paths relative to the folder. No
 # links, devices, owners or deletions; times are not kept either, as nothing here goes by them.
 RSYNC_SERVER = ("rsync", "--server", "-WIRe.LsfxC", "--inplace", "--timeout=60", ".", ".")
@@ -71,7 +73,8 @@ class Wire:
             seen = len(self._buffer)
             if seen > MAX_LINE:
                 raise ProtocolError(f"line of more than {MAX_LINE} bytes")
-            chunk = self._more(_READ)
+            # What is read beyond a line is copied more than once, and mostly it is a chunk's bytes.
+            chunk = self._more(_READ if seen else _LINE)
             if not chunk:
                 return None
             self._buffer += chunk
