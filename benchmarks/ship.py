@@ -1,6 +1,6 @@
 """Shipping beside its peers in one run: rsync over OpenSSH and scp near by, asyncssh's SFTP at a distance.
 
-    python benchmarks/ship.py [--megabytes 2000] [--far-megabytes 2000] [--rtt-ms 70] [--rounds 2] [--json]
+    python benchmarks/ship.py [--megabytes 2000] [--far-megabytes 2000] [--rtt-ms 70] [--rounds 3] [--json]
 
 Each way moves the same files through the same SSH server with aes128-gcm. Ours counts from the offer to the
 commit at the receiver, every byte verified and on the disk; the others end with their bytes written, and only
@@ -226,7 +226,7 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, default=2000, help="near by (2000)")
     parser.add_argument("--far-megabytes", type=int, default=2000, help="far away (2000)")
     parser.add_argument("--rtt-ms", type=float, default=70.0, help="how far that is (70)")
-    parser.add_argument("--rounds", type=int, default=2, help="turns near by (2)")
+    parser.add_argument("--rounds", type=int, default=3, help="turns near by (3)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
     from rich.console import Console
