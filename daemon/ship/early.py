@@ -37,7 +37,7 @@ async def follow(transfer: Transfer, folder: Path, before: Mapping[str, bytes]) 
     """
     try:
         await _follow(transfer, folder, before)
-    except Exception:
+    except Exception:  # a bug is reported; it costs the head start alone
         log.exception("unexpected_error", part="early", folder=folder.name, hint="please report this")
 
 
