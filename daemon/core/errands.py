@@ -201,7 +201,6 @@ class Errands:
             log.error("commit_failed", job=job.name, tag=action.tag, because=str(exc))
             return
         self._committed(done, flush.id)
-        await self._sweep((done.epoch, done.step))
         if self._peer is None:
             await self._prune((done.epoch, done.step))
 
@@ -360,17 +359,10 @@ class Errands:
             return
         async with self._pruning:
             gone = await asyncio.to_thread(prune, self._job.checkpoints, 2, {may_go})
+            if self._own is not None:  # all ranks are past it: what they did not finish before goes too
+                gone += await asyncio.to_thread(left_behind, self._job.checkpoints, self._own.order)
         for sentence in gone:
             log.info("pruned", job=self._job.name, what=sentence)
-
-    async def _sweep(self, order: tuple[int, int]) -> None:
-        """The ranks are past ``order``: unfinished saves of before go, but not under a notice."""
-        if self._job.checkpoints is None or self._job.notice is not None:
-            return
-        async with self._pruning:
-            gone = await asyncio.to_thread(left_behind, self._job.checkpoints, order)
-        for sentence in gone:
-            log.info("swept", job=self._job.name, what=sentence)
 
     async def hand_over(self, place: Place) -> None:
         assert self._peer is not None
